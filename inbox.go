@@ -1,0 +1,470 @@
+package team
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The limits of a SignalChannel.
+const (
+	DefaultMaxTokens   = 512
+	DefaultMaxPending  = 1000
+	DefaultMaxAttempts = 5
+	DefaultLease       = time.Minute
+
+	maxRefs = 16
+	maxKey  = 256 // bytes
+)
+
+// SignalOptions change what a SignalChannel refuses and how it hands out. The
+// zero value has the defaults.
+type SignalOptions struct {
+	// MaxTokens is the cap of a signal's summary and body together, by
+	// EstimateTokens. Zero means DefaultMaxTokens.
+	MaxTokens int
+
+	// MaxPending is how many signals an inbox holds that are not settled. Zero
+	// means DefaultMaxPending.
+	MaxPending int
+
+	// MaxAttempts is how often a signal is handed out before it is a dead
+	// letter. Zero means DefaultMaxAttempts.
+	MaxAttempts int
+
+	// Lease is how long a received signal is the receiver's alone. Zero means
+	// DefaultLease.
+	Lease time.Duration
+}
+
+// SignalID names a signal: "sig_" and 26 letters and digits. It says nothing
+// about order; Seq does.
+type SignalID string
+
+// Kind says what a signal is for: a small word, of letters, digits, "-" and
+// "_". The four below are those that a team's work needs; more are welcome.
+type Kind string
+
+// The kinds.
+const (
+	KindSettled   Kind = "settled"   // a session has finished its step
+	KindHandoff   Kind = "handoff"   // the receiver is next
+	KindUnsettled Kind = "unsettled" // something is missing
+	KindNote      Kind = "note"
+)
+
+// A Signal is a short structured message from one session to another. What
+// is long goes on a Board, and a Ref leads there.
+type Signal struct {
+	Kind     Kind      `json:"kind"`
+	Summary  string    `json:"summary"`           // one line, not empty
+	Body     string    `json:"body,omitempty"`    // UTF-8
+	Refs     []Ref     `json:"refs,omitempty"`    // at most 16
+	ReplyTo  SignalID  `json:"replyTo,omitempty"` //
+	Delivery Delivery  `json:"delivery"`          // Steer if empty
+	Expires  time.Time `json:"expires,omitzero"`  // not handed out from then on; zero is never
+
+	// Key makes a repeated Send harmless: the same key from the same session
+	// to the same inbox admits one signal. At most 256 bytes; empty is none.
+	Key string `json:"key,omitempty"`
+
+	// What follows is set by Send, whatever the caller put there.
+	ID   SignalID  `json:"id"`
+	From Caller    `json:"from"`
+	To   SessionID `json:"to"`
+	Sent time.Time `json:"sent"` // for people; the order is Seq
+	Seq  Seq       `json:"seq,omitempty"`
+}
+
+// A Ref leads to a file that a signal is about: an entry of a board.
+type Ref struct {
+	Path   string `json:"path"` // absolute
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"` // of the file, in bytes
+}
+
+// A SignalChannel carries signals between the sessions of a team: one inbox for
+// each session, in one order, each signal handed out until it is acked. What it
+// promises about crashes and other processes is what its Store promises.
+//
+// The author of a signal is the caller in the context (see WithCaller), and a
+// session receives from its own inbox only. A signal is never consent: nothing
+// here treats one as the user's answer.
+//
+// It is safe for use by several goroutines, and any number of channels may
+// share a store.
+type SignalChannel struct {
+	store Store
+	opts  SignalOptions
+	key   SignalKey
+}
+
+// OpenSignals opens the channel in store. All channels in one store share its
+// roster and its key for FormatSignal, which the first makes. The caller keeps the
+// store open as long as the channel is used, and closes it.
+func OpenSignals(ctx context.Context, store Store, opts *SignalOptions) (*SignalChannel, error) {
+	if store == nil {
+		panic("team: OpenSignals with a nil Store")
+	}
+	c := &SignalChannel{store: store}
+	if opts != nil {
+		c.opts = *opts
+	}
+	setDefault(&c.opts.MaxTokens, DefaultMaxTokens)
+	setDefault(&c.opts.MaxPending, DefaultMaxPending)
+	setDefault(&c.opts.MaxAttempts, DefaultMaxAttempts)
+	setDefault(&c.opts.Lease, DefaultLease)
+	if c.opts.Lease < 0 {
+		return nil, edge("inbox.open", "", &InvalidError{What: "lease", Why: "is negative", Offset: -1})
+	}
+	var err error
+	c.key, err = loadKey(ctx, store)
+	if err != nil {
+		return nil, edge("inbox.open", "", err)
+	}
+	return c, nil
+}
+
+// Sent says where a signal went.
+type Sent struct {
+	ID       SignalID
+	To       SessionID
+	Seq      Seq
+	Replayed bool // the key was used before: ID and Seq are those of the first time
+}
+
+// Send puts s into the inbox of to, which is a session on the roster, or a role
+// that one session of the caller's team has. When it returns nil, the signal
+// is stored, behind all that were sent to this inbox before.
+//
+// A summary and body over the cap are ErrTooLarge, a full inbox ErrLimit; to
+// leading to nobody, or to several, is a *RecipientError; a key that was used for
+// another signal is ErrConflict; a malformed signal is ErrInvalid. Then nothing was
+// sent. If ctx ends in the middle it may have been: send again with the same key.
+func (c *SignalChannel) Send(ctx context.Context, to string, s Signal) (Sent, error) {
+	sent, err := c.send(ctx, []string{to}, s)
+	if err != nil {
+		return Sent{}, edge("inbox.send", to, err)
+	}
+	return sent[0], nil
+}
+
+// SendAll is Send to several: all get the signal or, on any error, none does. It
+// needs a Store that is a Committer; with any other it is errors.ErrUnsupported.
+// Naming somebody twice sends once.
+func (c *SignalChannel) SendAll(ctx context.Context, to []string, s Signal) ([]Sent, error) {
+	sent, err := c.send(ctx, to, s)
+	return sent, edge("inbox.send", strings.Join(to, ","), err)
+}
+
+func (c *SignalChannel) send(ctx context.Context, to []string, s Signal) ([]Sent, error) {
+	caller, err := callerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if caller.Session == "" {
+		return nil, &InvalidError{What: "caller", Why: "has no session", Offset: -1}
+	}
+	s.From, s.Seq, s.To = caller, 0, ""
+	s.Sent = time.Now().UTC().Truncate(time.Millisecond)
+	if s.Delivery == "" {
+		s.Delivery = Steer
+	}
+	if err := c.check(s); err != nil {
+		return nil, err
+	}
+	sessions, err := c.resolve(ctx, caller.Session, to)
+	if err != nil {
+		return nil, err
+	}
+	batches := make([]Batch, len(sessions))
+	for i, session := range sessions {
+		s.ID, s.To = newSignalID(), session
+		item, err := encodeSignal(c.key, s)
+		if err != nil {
+			return nil, err
+		}
+		batches[i] = Batch{Queue: inboxQueue(session), Items: []Item{item}, Max: max(c.opts.MaxPending, 0)}
+	}
+	receipts, err := c.append(ctx, batches)
+	if err != nil {
+		return nil, err
+	}
+	sent := make([]Sent, len(sessions))
+	for i, session := range sessions {
+		r := receipts[i][0]
+		sent[i] = Sent{ID: SignalID(r.ID), To: session, Seq: r.Seq, Replayed: r.Replayed}
+	}
+	return sent, nil
+}
+
+func (c *SignalChannel) append(ctx context.Context, batches []Batch) ([][]Receipt, error) {
+	if len(batches) == 1 {
+		b := batches[0]
+		r, err := c.store.Append(ctx, b.Queue, b.Items, b.Max)
+		return [][]Receipt{r}, err
+	}
+	committer, ok := c.store.(Committer)
+	if !ok {
+		return nil, fmt.Errorf("%w: the store cannot append to several inboxes in one step; send to one at a time",
+			errors.ErrUnsupported)
+	}
+	done, err := committer.Commit(ctx, batches, nil)
+	return done.Receipts, err
+}
+
+// check refuses a signal that is malformed or over the cap.
+func (c *SignalChannel) check(s Signal) error {
+	bad := func(what, why string) error { return &InvalidError{What: what, Why: why, Offset: -1} }
+	if !isWord(string(s.Kind)) {
+		return bad("kind", "is not a small word of at most 32 letters, digits, - and _")
+	}
+	if strings.TrimSpace(s.Summary) == "" {
+		return bad("summary", "is empty")
+	}
+	for _, text := range []struct{ what, s string }{{"summary", s.Summary}, {"body", s.Body}, {"key", s.Key}} {
+		if !utf8.ValidString(text.s) {
+			return &InvalidError{What: text.what, Why: "is not UTF-8", Offset: invalidAt(text.s)}
+		}
+	}
+	if i := strings.IndexFunc(s.Summary, breaksLine); i >= 0 {
+		return &InvalidError{What: "summary", Why: "has a control character or a line break", Offset: i,
+			Advice: "a summary is one line; the rest goes into the body"}
+	}
+	if s.Delivery != Steer && s.Delivery != Later {
+		return bad("delivery", fmt.Sprintf("is neither %q nor %q", Steer, Later))
+	}
+	if s.ReplyTo != "" && !isSignalID(s.ReplyTo) {
+		return bad("reply-to", "is not the id of a signal")
+	}
+	if !s.Expires.IsZero() && !s.Expires.After(s.Sent) {
+		return bad("expiry", "is over already")
+	}
+	if len(s.Key) > maxKey {
+		return &LimitError{What: "signal key bytes", Got: int64(len(s.Key)), Max: maxKey}
+	}
+	if len(s.Refs) > maxRefs {
+		return &LimitError{What: "signal references", Got: int64(len(s.Refs)), Max: maxRefs,
+			Advice: "write an entry that lists them, and refer to that"}
+	}
+	for _, r := range s.Refs {
+		if !filepath.IsAbs(r.Path) || !utf8.ValidString(r.Path) || strings.IndexFunc(r.Path, breaksLine) >= 0 ||
+			len(r.SHA256) != 64 || strings.Trim(r.SHA256, "0123456789abcdef") != "" || r.Size < 0 {
+			return bad("reference", "is not an absolute path with the SHA-256 and the size of a file")
+		}
+	}
+	if n := EstimateTokens(s.Summary + s.Body); over(n, c.opts.MaxTokens) {
+		return &LimitError{What: "signal tokens", Got: int64(n), Max: int64(c.opts.MaxTokens), TooLarge: true,
+			Advice: "write the text to the board and refer to the entry"}
+	}
+	return nil
+}
+
+// ReceiveOptions say what to receive. The zero value waits for one signal.
+type ReceiveOptions struct {
+	// Max is the most signals; zero means one.
+	Max int
+
+	// Budget is the most that the signals may cost in the receiver's context,
+	// in tokens of what FormatSignal makes of them. Zero means no bound. If the
+	// first signal alone costs more, nothing is received and the *LimitError has
+	// its cost.
+	Budget int
+
+	// NoWait makes Receive return none instead of waiting.
+	NoWait bool
+}
+
+// A Received signal is the receiver's alone until its lease ends; then it is
+// handed out again. Ack it when it is dealt with.
+type Received struct {
+	Signal
+	Attempt int       // 1 the first time
+	Until   time.Time // when the lease ends
+
+	token string
+}
+
+// Receive takes the next signals out of the caller's inbox, in order, and waits
+// for one if there is none. It returns at least one, unless NoWait is set, and ctx.Err()
+// if that ends first.
+//
+// A stored signal that cannot be read becomes a dead letter, and the ones
+// behind it move up.
+func (c *SignalChannel) Receive(ctx context.Context, opts *ReceiveOptions) ([]Received, error) {
+	got, err := c.receive(ctx, opts)
+	caller, _ := CallerFrom(ctx)
+	return got, edge("inbox.receive", string(caller.Session), err)
+}
+
+func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Received, error) {
+	queue, err := ownQueue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var o ReceiveOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Max < 0 || o.Budget < 0 {
+		return nil, &InvalidError{What: "receive options", Why: "are negative", Offset: -1}
+	}
+	for {
+		claims, err := c.store.Claim(ctx, queue, ClaimOptions{
+			Max: max(o.Max, 1), Budget: o.Budget, Lease: c.opts.Lease, MaxAttempts: max(c.opts.MaxAttempts, 0), Wait: !o.NoWait,
+		})
+		if err != nil {
+			return nil, err
+		}
+		var got []Received
+		for _, claim := range claims {
+			s, err := decodeSignal(claim.Item, claim.Seq)
+			if err != nil {
+				bury := Settlement{Seq: claim.Seq, Token: claim.Token, Verdict: VerdictBury, Reason: "damaged: " + err.Error()}
+				if err := c.store.Settle(ctx, queue, bury); err != nil {
+					return got, err
+				}
+				continue
+			}
+			got = append(got, Received{Signal: s, Attempt: claim.Attempt, Until: claim.Until, token: claim.Token})
+		}
+		if len(got) > 0 || len(claims) == 0 {
+			return got, nil
+		}
+	}
+}
+
+// Ack settles received signals: they are not handed out again. Each stands
+// alone. One whose lease ended is ErrConflict, since it may be in other hands
+// by now, and whoever has it acks it; the *SettleError has its Seq.
+func (c *SignalChannel) Ack(ctx context.Context, received ...Received) error {
+	queue, err := ownQueue(ctx)
+	caller, _ := CallerFrom(ctx)
+	if err == nil {
+		settlements := make([]Settlement, len(received))
+		for i, r := range received {
+			settlements[i] = Settlement{Seq: r.Seq, Token: r.token, Verdict: VerdictAck}
+		}
+		err = c.store.Settle(ctx, queue, settlements...)
+	}
+	return edge("inbox.ack", string(caller.Session), err)
+}
+
+// Pending yields what the caller's inbox holds that is not settled, in order,
+// and changes nothing: no attempt is counted, no lease begins.
+func (c *SignalChannel) Pending(ctx context.Context) iter.Seq2[Signal, error] {
+	return func(yield func(Signal, error) bool) {
+		queue, err := ownQueue(ctx)
+		if err != nil {
+			yield(Signal{}, edge("inbox.pending", "", err))
+			return
+		}
+		for item, err := range c.store.Items(ctx, queue, ListOptions{}) {
+			var s Signal
+			if err == nil {
+				if s, err = decodeSignal(item.Item, item.Seq); err != nil {
+					continue // Receive buries it
+				}
+			}
+			if !yield(s, edge("inbox.pending", queue, err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Cancel takes a signal back that the caller sent and that nobody has received
+// yet. One that is received, or settled, is ErrConflict; somebody else's is
+// ErrDenied; one that is not there is ErrNotFound.
+func (c *SignalChannel) Cancel(ctx context.Context, sent Sent) error {
+	return edge("inbox.cancel", string(sent.ID), c.cancel(ctx, sent))
+}
+
+func (c *SignalChannel) cancel(ctx context.Context, sent Sent) error {
+	caller, err := callerOf(ctx)
+	if err != nil {
+		return err
+	}
+	queue := inboxQueue(sent.To)
+	for item, err := range c.store.Items(ctx, queue, ListOptions{After: max(sent.Seq, 1) - 1, Settled: true}) {
+		if err != nil {
+			return err
+		}
+		if item.Seq != sent.Seq || item.ID != string(sent.ID) {
+			break
+		}
+		if s, err := decodeSignal(item.Item, item.Seq); err != nil || s.From.Session != caller.Session {
+			return fmt.Errorf("%w: only its sender takes a signal back", ErrDenied)
+		}
+		return c.store.Settle(ctx, queue, Settlement{Seq: sent.Seq, Verdict: VerdictCancel})
+	}
+	return ErrNotFound
+}
+
+// inboxQueue returns the queue that is the inbox of a session.
+func inboxQueue(session SessionID) string { return "inbox/" + string(session) }
+
+// ownQueue returns the queue of the caller in ctx.
+func ownQueue(ctx context.Context) (string, error) {
+	caller, ok := CallerFrom(ctx)
+	if !ok || caller.Session == "" {
+		return "", &InvalidError{What: "caller", Why: "is not in the context, or has no session", Offset: -1,
+			Advice: "set it with WithCaller where the host calls in"}
+	}
+	return inboxQueue(caller.Session), nil
+}
+
+func newSignalID() SignalID { return SignalID("sig_" + strings.ToLower(rand.Text())) }
+
+func isSignalID(id SignalID) bool {
+	rest, ok := strings.CutPrefix(string(id), "sig_")
+	return ok && len(rest) == 26 && isWord(rest)
+}
+
+// isWord reports whether s is a small word of at most 32 letters, digits, - and _.
+func isWord(s string) bool {
+	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+}
+
+// breaksLine reports whether r can end a line or command a terminal.
+func breaksLine(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
+
+// encodeSignal makes the item that stores s. Its digest covers what the
+// caller chose, so that a repeated Send can be told from another signal.
+func encodeSignal(key SignalKey, s Signal) (Item, error) {
+	chosen := s
+	chosen.ID, chosen.Sent = "", time.Time{}
+	same, err := json.Marshal(chosen)
+	if err != nil {
+		return Item{}, err
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return Item{}, err
+	}
+	item := Item{ID: string(s.ID), Digest: hexDigest(same), Cost: EstimateTokens(FormatSignal(key, s)), Expires: s.Expires, Data: data}
+	if s.Key != "" {
+		item.Key = string(s.From.Session) + "\x00" + s.Key
+	}
+	return item, nil
+}
+
+func decodeSignal(item Item, seq Seq) (Signal, error) {
+	var s Signal
+	if err := json.Unmarshal(item.Data, &s); err != nil {
+		return Signal{}, err
+	}
+	if string(s.ID) != item.ID || s.Kind == "" {
+		return Signal{}, errors.New("not a signal")
+	}
+	s.Seq = seq
+	return s, nil
+}

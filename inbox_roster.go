@@ -1,0 +1,201 @@
+package team
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Member is a session on the roster.
+type Member struct {
+	Session SessionID `json:"session"`
+	Role    Role      `json:"role"`
+	Parent  SessionID `json:"parent,omitempty"` // the session that started it; empty for a lead
+}
+
+const rosterPrefix = "team/roster/"
+
+// Enrol puts m on the roster, so that signals can be sent to it. A session that
+// is on it already gets the new role and parent.
+func (c *SignalChannel) Enrol(ctx context.Context, m Member) error {
+	return edge("inbox.enrol", string(m.Session), c.enrol(ctx, m))
+}
+
+func (c *SignalChannel) enrol(ctx context.Context, m Member) error {
+	for _, name := range []struct{ what, s string }{
+		{"session", string(m.Session)}, {"role", string(m.Role)}, {"parent", string(m.Parent)},
+	} {
+		switch {
+		case name.s == "" && name.what != "parent":
+			return &InvalidError{What: name.what, Why: "is empty", Offset: -1}
+		case !utf8.ValidString(name.s) || strings.IndexFunc(name.s, breaksLine) >= 0 || len(name.s) > maxKey:
+			return &InvalidError{What: name.what, Why: "is not UTF-8 of one line and at most 256 bytes", Offset: -1}
+		}
+	}
+	if m.Session == m.Parent {
+		return &InvalidError{What: "parent", Why: "is the session itself", Offset: -1}
+	}
+	value, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = c.store.Put(ctx, rosterPrefix+string(m.Session), value, AnyVersion)
+	return err
+}
+
+// Leave takes a session off the roster. What is in its inbox stays there.
+// ErrNotFound if it is not on the roster.
+func (c *SignalChannel) Leave(ctx context.Context, session SessionID) error {
+	return edge("inbox.leave", string(session), c.store.Delete(ctx, rosterPrefix+string(session), AnyVersion))
+}
+
+// Roster yields who is on the roster, by session.
+func (c *SignalChannel) Roster(ctx context.Context) iter.Seq2[Member, error] {
+	return func(yield func(Member, error) bool) {
+		for key, err := range c.store.Keys(ctx, rosterPrefix, "") {
+			var m Member
+			if err == nil {
+				m, err = c.member(ctx, SessionID(strings.TrimPrefix(key, rosterPrefix)))
+				if errors.Is(err, ErrNotFound) {
+					continue // left in this moment
+				}
+			}
+			if !yield(m, edge("inbox.roster", "", err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (c *SignalChannel) member(ctx context.Context, session SessionID) (Member, error) {
+	r, err := c.store.Get(ctx, rosterPrefix+string(session))
+	if err != nil {
+		return Member{}, err
+	}
+	var m Member
+	if err := json.Unmarshal(r.Value, &m); err != nil {
+		return Member{}, fmt.Errorf("%w: roster record of %s: %w; enrol it again", ErrCorrupt, session, err)
+	}
+	return m, nil
+}
+
+// resolve returns the sessions that the addresses stand for, without doubles, in
+// their order. A session's id goes before a role of the same name. A role means
+// that of the sender's own team: the sessions with the same lead at their top.
+func (c *SignalChannel) resolve(ctx context.Context, from SessionID, to []string) ([]SessionID, error) {
+	if len(to) == 0 {
+		return nil, &InvalidError{What: "recipients", Why: "are empty", Offset: -1}
+	}
+	var sessions []SessionID
+	var roster []Member // read at most once, and only for roles
+	for _, address := range to {
+		if address == "" || !utf8.ValidString(address) || len(address) > maxKey || strings.IndexFunc(address, breaksLine) >= 0 {
+			return nil, &RecipientError{To: address}
+		}
+		m, err := c.member(ctx, SessionID(address))
+		if errors.Is(err, ErrNotFound) {
+			if roster == nil {
+				for m, err := range c.Roster(ctx) {
+					if err != nil {
+						return nil, err
+					}
+					roster = append(roster, m)
+				}
+			}
+			m.Session, err = resolveRole(roster, from, address)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(sessions, m.Session) {
+			sessions = append(sessions, m.Session)
+		}
+	}
+	return sessions, nil
+}
+
+func resolveRole(roster []Member, from SessionID, role string) (SessionID, error) {
+	lead, enrolled := leadOf(roster, from)
+	var found, others []SessionID
+	var names []string
+	for _, m := range roster {
+		names = append(names, string(m.Session), string(m.Role))
+		// Hosts have changed the casing of agent names before.
+		if !strings.EqualFold(string(m.Role), role) {
+			continue
+		}
+		if l, _ := leadOf(roster, m.Session); !enrolled || l == lead {
+			found = append(found, m.Session)
+		} else {
+			others = append(others, m.Session)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found)+len(others) == 0:
+		return "", &RecipientError{To: role, Near: near(role, names)}
+	case len(found) == 0:
+		return "", &RecipientError{To: role, Candidates: others}
+	default:
+		return "", &RecipientError{To: role, Candidates: found}
+	}
+}
+
+// leadOf returns the session at the top of session's chain of parents, and
+// whether session is on the roster.
+func leadOf(roster []Member, session SessionID) (SessionID, bool) {
+	enrolled := false
+	for range len(roster) + 1 { // a circle of parents ends too
+		i := slices.IndexFunc(roster, func(m Member) bool { return m.Session == session })
+		if i < 0 {
+			break
+		}
+		enrolled = true
+		if roster[i].Parent == "" {
+			break
+		}
+		session = roster[i].Parent
+	}
+	return session, enrolled
+}
+
+// near returns up to five names that resemble name, best first.
+func near(name string, names []string) []string {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	distance := make(map[string]int, len(names))
+	names = slices.DeleteFunc(names, func(s string) bool {
+		distance[s] = editDistance(strings.ToLower(name), strings.ToLower(s))
+		return distance[s] > max(2, len(name)/3)
+	})
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(distance[a], distance[b]) })
+	return names[:min(len(names), 5)]
+}
+
+// editDistance counts the bytes to insert, delete or change to get from a to b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
