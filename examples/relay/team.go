@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/teamchan/team"
+)
+
+const (
+	roleLead        team.Role = "lead"
+	roleArchitect   team.Role = "architect"
+	roleResearcher  team.Role = "researcher"
+	roleImplementer team.Role = "implementer"
+	roleReviewer    team.Role = "reviewer"
+	roleTester      team.Role = "tester"
+)
+
+// A specialist turns the facts of the workspace, and what colleagues wrote
+// before, into a deliverable. Here it is a function; it could as well be a
+// session with a model.
+type specialist struct {
+	role  team.Role
+	ask   string      // what the lead asks for, in one line
+	reads []team.Role // whose deliverables it needs
+	work  func(*tree, brief) deliverable
+}
+
+// A brief is the deliverables that a specialist was pointed to.
+type brief map[team.Role]string
+
+// steps is the plan of the relay. The specialists of one step work at the same
+// time; the next step begins when all of them have settled.
+var steps = [][]specialist{
+	{
+		{roleArchitect, "map the packages and who imports whom", nil, architect},
+		{roleResearcher, "look round the code: papers, dependencies, notes to do", nil, researcher},
+	},
+	{{roleImplementer, "list what each package offers, and what has no comment", []team.Role{roleArchitect}, implementer}},
+	{{roleReviewer, "find what is hard to change safely", []team.Role{roleArchitect, roleImplementer}, reviewer}},
+	{{roleTester, "find what no test names, the heavy functions first", []team.Role{roleArchitect, roleReviewer}, tester}},
+}
+
+// A relay is one run: a board for what is long, a signal channel for what is
+// short, and the workspace that all of it is about.
+type relay struct {
+	board   *team.Board
+	signals *team.SignalChannel
+	session string // the folder of this run on the board
+	tree    *tree
+	log     *timeline
+
+	patience time.Duration // how long the lead waits for an answer
+}
+
+// as returns a context in which calls are made by the given role. A program
+// that runs real agents sets this where a tool call comes in: no agent can
+// write in the name of another one.
+func as(ctx context.Context, role team.Role) context.Context {
+	return team.WithCaller(ctx, team.Caller{Session: sessionOf(role), Role: role})
+}
+
+func sessionOf(role team.Role) team.SessionID { return team.SessionID("ses_" + role) }
+
+// run enrols the team, starts the specialists, and lets the lead lead.
+func (r *relay) run(ctx context.Context) (outcome, error) {
+	if err := r.signals.Enrol(ctx, team.Member{Session: sessionOf(roleLead), Role: roleLead}); err != nil {
+		return outcome{}, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for _, step := range steps {
+		for _, s := range step {
+			m := team.Member{Session: sessionOf(s.role), Role: s.role, Parent: sessionOf(roleLead)}
+			if err := r.signals.Enrol(ctx, m); err != nil {
+				return outcome{}, err
+			}
+			wg.Go(func() { r.serve(as(ctx, s.role), s) })
+		}
+	}
+	return r.lead(as(ctx, roleLead))
+}
+
+// serve is a specialist's life: it waits for one handoff, works on it, and
+// tells the lead how that ended.
+func (r *relay) serve(ctx context.Context, s specialist) {
+	got, err := r.signals.Receive(ctx, nil)
+	if err != nil {
+		return // the run is over; nobody waits for an answer
+	}
+	handoff := got[0]
+	r.log.signal(handoff.Signal)
+
+	answer, err := r.deliver(ctx, s, handoff.Refs)
+	if err != nil {
+		answer = team.Signal{Kind: team.KindUnsettled, Summary: cut(oneLine(err.Error()), 160)}
+	}
+	answer.ReplyTo = handoff.ID
+	if _, err := r.signals.Send(ctx, string(handoff.From.Session), answer); err != nil {
+		return // not acked: the handoff comes back to whoever takes over
+	}
+	// The lead may end the run as soon as it has the last answer; the ack still
+	// counts. If it fails, the handoff is handed out again after its lease.
+	_ = r.signals.Ack(context.WithoutCancel(ctx), got...)
+}
+
+// deliver reads what colleagues wrote, does the work and puts it on the board.
+// What goes back to the lead is one line and a reference.
+func (r *relay) deliver(ctx context.Context, s specialist, refs []team.Ref) (team.Signal, error) {
+	in := brief{}
+	for _, ref := range refs {
+		text, err := r.board.ReadRef(ctx, ref, team.Range{})
+		if err != nil {
+			return team.Signal{}, err
+		}
+		in[text.Entry.Role] = text.Text
+	}
+	work := s.work(r.tree, in)
+	entry, err := r.write(ctx, work)
+	if err != nil {
+		return team.Signal{}, err
+	}
+	return team.Signal{Kind: team.KindSettled, Summary: work.summary, Refs: []team.Ref{entry.Ref()}}, nil
+}
+
+// write puts a deliverable on the board. Who wrote it is in ctx.
+func (r *relay) write(ctx context.Context, d deliverable) (team.Entry, error) {
+	entry, err := r.board.Write(ctx, team.Draft{
+		Session: r.session, Task: "survey", Topic: d.topic, Body: d.markdown(r.tree),
+	})
+	if err == nil {
+		r.log.entry(entry, d.summary)
+	}
+	return entry, err
+}
+
+// An outcome is what the lead has at the end.
+type outcome struct {
+	tasks    []task
+	plan     team.Entry
+	seen     []team.Signal // what it received
+	excerpts []string      // what it read from the board
+}
+
+// lead hands over from step to step, then writes the plan. It never has the
+// bodies in its context: it reads the beginnings, where the findings are.
+func (r *relay) lead(ctx context.Context) (out outcome, err error) {
+	done := map[team.Role]team.Signal{}
+	for _, step := range steps {
+		for _, s := range step {
+			handoff := team.Signal{Kind: team.KindHandoff, Summary: s.ask}
+			for _, role := range s.reads {
+				handoff.Refs = append(handoff.Refs, done[role].Refs...)
+			}
+			if _, err := r.signals.Send(ctx, string(s.role), handoff); err != nil {
+				return out, err
+			}
+		}
+		for range step {
+			answer, err := r.await(ctx)
+			if err != nil {
+				return out, err
+			}
+			done[answer.From.Role] = answer
+		}
+	}
+
+	var reports []report
+	for _, s := range slices.Concat(steps...) {
+		answer := done[s.role]
+		head, err := r.board.ReadRef(ctx, answer.Refs[0], team.Range{Lines: headLines})
+		if err != nil {
+			return out, err
+		}
+		out.seen = append(out.seen, answer)
+		out.excerpts = append(out.excerpts, head.Text)
+		reports = append(reports, report{s.role, answer.Summary, answer.Refs[0].Path, findingsOf(head.Text)})
+	}
+	out.tasks = next(reports)
+	out.plan, err = r.write(ctx, plan(reports, out.tasks, r.log.relative))
+	return out, err
+}
+
+// await takes the next answer from the lead's inbox.
+func (r *relay) await(ctx context.Context) (team.Signal, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, r.patience, fmt.Errorf("no answer within %s", r.patience))
+	defer stop()
+	got, err := r.signals.Receive(ctx, nil)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // it says why, in our words
+		}
+		return team.Signal{}, err
+	}
+	answer := got[0].Signal
+	r.log.signal(answer)
+	if err := r.signals.Ack(ctx, got...); err != nil {
+		return team.Signal{}, err
+	}
+	if answer.Kind != team.KindSettled || len(answer.Refs) == 0 {
+		return answer, fmt.Errorf("the %s did not settle: %s", answer.From.Role, answer.Summary)
+	}
+	return answer, nil
+}
