@@ -1,0 +1,55 @@
+// Package team carries work between the coding agents of a team: a lead and its
+// specialists, each a session on a host such as OpenCode.
+//
+// Agents that pass whole results to each other fill each other's context, lose
+// what is cut, and nobody can check afterwards who said what. Here large
+// deliverables are files, of which only the path travels; short signals go through an
+// inbox, in order, until they are acked; and nothing that a program wrote ever passes
+// for the user's word.
+//
+//	channel        carries                                    opened by       kept in
+//	Board          deliverables: Markdown files, by path      OpenBoard       a folder
+//	SignalChannel  signals: who settled, who is next          OpenSignals     a Store
+//
+// The ledger, the offload of oversized results, the envelope matcher, permissions
+// and join are on their way; see CHANGELOG.md.
+//
+// A channel takes its author from the context, never from an argument that a
+// model could fill in:
+//
+//	ctx = team.WithCaller(ctx, team.Caller{Session: "ses_a1", Role: "architect"})
+//	entry, err := board.Write(ctx, team.Draft{Session: key, Task: "auth", Topic: "api", Body: text})
+//	...
+//	sent, err := signals.Send(ctx, "lead", team.Signal{
+//		Kind: team.KindSettled, Summary: "the API is ready", Refs: []team.Ref{entry.Ref()},
+//	})
+//
+// # Limits
+//
+// A board entry has at most 200 000 characters, a session 200 entries and 40
+// tasks; a signal 512 estimated tokens and 16 references; an inbox 1000 signals that
+// are not settled. What is over a limit is refused whole, with the numbers in a
+// *LimitError, and changes nothing. The limits are options.
+//
+// # Concurrency
+//
+// Every channel is safe for several goroutines, and a Board for several processes
+// on one folder. No channel runs a goroutine after its call has returned. A lock never
+// outlives its process, and a lease never its time.
+//
+// # Trust
+//
+// What FormatSignal renders says first that a program sent it. A text that
+// only looks so fails ParseSignal. A signal is never consent: no part of this
+// package answers a question or a permission request because of one. Board
+// entries are content written by agents: read them as such.
+//
+// All file work stays inside the folder that was opened, whatever links
+// somebody puts there. A folder of another user is refused.
+//
+// # Hosts and stores
+//
+// The ports are in host.go and store.go. Package memstore keeps a store in
+// memory; package storetest has the laws that every store keeps, for stores of your
+// own.
+package team
