@@ -40,6 +40,11 @@ var (
 	// are; it is also an ErrNotFound. The *RecipientError has the names.
 	ErrUnknownRecipient = errors.New("unknown recipient")
 
+	// ErrUnknownOutcome: the call ended, mostly with its context, while the
+	// change was on its way to the disk or a server. It may have been made.
+	// The same call with the same key or version settles it.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+
 	// ErrClosed: the channel was closed by its owner.
 	ErrClosed = errors.New("closed")
 )

@@ -147,8 +147,9 @@ type Sent struct {
 //
 // A summary and body over the cap are ErrTooLarge, a full inbox ErrLimit; to
 // leading to nobody, or to several, is a *RecipientError; a key that was used for
-// another signal is ErrConflict; a malformed signal is ErrInvalid. Then nothing was
-// sent. If ctx ends in the middle it may have been: send again with the same key.
+// another signal is ErrConflict; a malformed signal is ErrInvalid. Nothing was sent
+// when Send returns an error, unless that is ErrUnknownOutcome: then send again
+// with the same key.
 func (c *SignalChannel) Send(ctx context.Context, to string, s Signal) (Sent, error) {
 	sent, err := c.send(ctx, []string{to}, s)
 	if err != nil {

@@ -16,10 +16,11 @@ import (
 //   - It may be called from several goroutines at once, and, unless the store
 //     says that it lives in one process, from several processes.
 //   - It may block on disk or network and must return soon after ctx ends,
-//     with an error that wraps ctx.Err(). Such an error leaves it open whether
-//     the change was made; the same call with the same key or version settles it.
-//   - Any other error means that nothing was changed. A call whose ctx has ended
-//     already changes nothing and returns such an error.
+//     with an error that wraps ctx.Err(). A call whose ctx has ended already does so
+//     at once.
+//   - An error means that nothing was changed, unless it is ErrUnknownOutcome:
+//     then the change may have been made, or may still be, and the same call with
+//     the same key or version settles it.
 //   - An argument that can never be right is an *InvalidError: an empty queue name
 //     or item ID, a key that is none, a Max or Lease that is not positive, a
 //     negative Cost, Budget or Delay.
