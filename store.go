@@ -281,3 +281,21 @@ type Committed struct {
 	Receipts [][]Receipt
 	Versions []Version
 }
+
+// A Meter is a Store that knows how much it keeps without reading it. It is
+// optional: where it is missing, a channel with a quota reads the records one by
+// one.
+type Meter interface {
+	// Usage returns how many records have a key that starts with prefix, and the
+	// bytes of those keys and values together.
+	Usage(ctx context.Context, prefix string) (keys int, bytes int64, err error)
+}
+
+// A Watcher is a Store that tells which records change. It is optional.
+type Watcher interface {
+	// Watch yields the keys that start with prefix and whose record is put or
+	// deleted after the iteration has begun, by whatever process. It yields
+	// names only, waits without polling, and ends with ctx, whose error it yields.
+	// Changes of one key in quick succession may be one; the last one is never missed.
+	Watch(ctx context.Context, prefix string) iter.Seq2[string, error]
+}
