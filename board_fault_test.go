@@ -103,7 +103,7 @@ func TestBoardWriteFaults(t *testing.T) {
 					} else {
 						require.Len(t, after, len(before)+1, "no temporary file stays")
 					}
-					e, err = testWrite(b, "again\n")
+					_, err = testWrite(b, "again\n")
 					require.NoError(t, err, "the board works on after %s", failed)
 				}
 			})

@@ -233,7 +233,7 @@ func (sc *script) commit() (string, error) {
 			changes = append(changes, change)
 		}
 	}
-	call := fmt.Sprint("Commit(")
+	call := "Commit("
 	for _, b := range appends {
 		call += fmt.Sprintf("{%s, %s, %d} ", b.Queue, briefly(b.Items), b.Max)
 	}

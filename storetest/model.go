@@ -238,7 +238,7 @@ func (m *model) same(queue string, listed []team.StoredItem) error {
 	bySeq := make(map[team.Seq]team.StoredItem, len(listed))
 	for i, it := range listed {
 		if i > 0 && it.Seq <= listed[i-1].Seq {
-			return fmt.Errorf("Items yields seq %d behind %d, want ascending order", it.Seq, listed[i-1].Seq)
+			return fmt.Errorf("listing yields seq %d behind %d, want ascending order", it.Seq, listed[i-1].Seq)
 		}
 		bySeq[it.Seq] = it
 	}
@@ -247,7 +247,7 @@ func (m *model) same(queue string, listed []team.StoredItem) error {
 		return !ok && it.state.Settled() && it.state != team.ItemDead
 	})
 	if len(listed) != len(*q) {
-		return fmt.Errorf("Items yields %d items of %s, want %d", len(listed), queue, len(*q))
+		return fmt.Errorf("listing yields %d items of %s, want %d", len(listed), queue, len(*q))
 	}
 	for i, want := range *q {
 		got := listed[i]

@@ -183,8 +183,10 @@ var settleMutants = []mutant{
 		l.keys = func(ctx context.Context, prefix, after string) iter.Seq2[string, error] {
 			return func(yield func(string, error) bool) {
 				for key, err := range l.Store.Keys(ctx, prefix, after) {
-					if !yield(key, err) || !yield(key, err) {
-						return
+					for range 2 {
+						if !yield(key, err) {
+							return
+						}
 					}
 				}
 			}
