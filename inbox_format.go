@@ -209,7 +209,7 @@ func readFrame(text string) (s Signal, tag string, ok bool) {
 }
 
 // escapeTo writes s so that it cannot leave its place. Within a line, line
-// breaks and quotes are escaped too.
+// breaks, quotes and ">" are escaped too.
 func escapeTo(b *strings.Builder, s string, line bool) {
 	for _, r := range s {
 		switch {
@@ -219,6 +219,8 @@ func escapeTo(b *strings.Builder, s string, line bool) {
 			b.WriteString("&lt;")
 		case line && r == '"':
 			b.WriteString("&quot;")
+		case line && r == '>': // a quote and this end the opening
+			b.WriteString("&gt;")
 		case r == '\n' && !line, r == '\t':
 			b.WriteRune(r)
 		case hidden(r):
@@ -252,6 +254,8 @@ func unescape(s string) string {
 			b.WriteByte('&')
 		case "&lt":
 			b.WriteByte('<')
+		case "&gt":
+			b.WriteByte('>')
 		case "&quot":
 			b.WriteByte('"')
 		default:
