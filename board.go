@@ -87,7 +87,7 @@ type Board struct {
 // SHA-256 of the workspace's path without links>. It creates nothing.
 func BoardDir(workspaceDir string) (string, error) {
 	dir, err := workspace.Dir(workspaceDir, "opencode-team")
-	return dir, edge("board.dir", workspaceDir, err)
+	return dir, edge("board.dir", workspaceDir, inWorkspace(err))
 }
 
 // StateDir returns the folder for all that is not the board: database, offload
@@ -95,7 +95,7 @@ func BoardDir(workspaceDir string) (string, error) {
 // touch the other. It creates nothing.
 func StateDir(workspaceDir string) (string, error) {
 	dir, err := workspace.Dir(workspaceDir, "opencode-team-state")
-	return dir, edge("state.dir", workspaceDir, err)
+	return dir, edge("state.dir", workspaceDir, inWorkspace(err))
 }
 
 // NewSessionKey returns a name for a new session of a team: the local time as
@@ -117,6 +117,11 @@ func openBoard(ctx context.Context, dir string, opts *BoardOptions) (*Board, err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if opts != nil {
+		if err := opts.check(); err != nil {
+			return nil, err
+		}
+	}
 	if dir == "" {
 		return nil, &InvalidError{What: "board folder", Why: "is empty", Offset: -1, Advice: "pass what BoardDir returns"}
 	}
@@ -129,19 +134,20 @@ func openBoard(ctx context.Context, dir string, opts *BoardOptions) (*Board, err
 			Advice: "no signal could carry the path of an entry in it; choose another folder"}
 	}
 	real, err := workspace.Ensure(abs)
-	if errors.Is(err, workspace.ErrForeign) {
-		return nil, fmt.Errorf("%w: %w", ErrDenied, err)
-	} else if err != nil {
-		return nil, err
+	if err != nil {
+		return nil, inWorkspace(err)
 	}
 	root, err := os.OpenRoot(real)
 	if err != nil {
 		return nil, err
 	}
 	info, err := root.Stat(".")
+	if err == nil {
+		err = workspace.Check(real, info) // what was checked may have been replaced
+	}
 	if err != nil {
 		root.Close()
-		return nil, err
+		return nil, inWorkspace(err)
 	}
 	b := &Board{dir: abs, real: real, info: info, root: root}
 	if opts != nil {
@@ -152,6 +158,32 @@ func openBoard(ctx context.Context, dir string, opts *BoardOptions) (*Board, err
 	setDefault(&b.opts.MaxTasks, DefaultMaxTasks)
 	setDefault(&b.opts.TTL, DefaultBoardTTL)
 	return b, nil
+}
+
+// inWorkspace adds our kind to an error of package workspace.
+func inWorkspace(err error) error {
+	switch {
+	case errors.Is(err, workspace.ErrForeign):
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	case errors.Is(err, workspace.ErrBroken):
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return notFound(err)
+}
+
+func (o *BoardOptions) check() error {
+	for _, limit := range []struct {
+		what string
+		n    int
+	}{{"MaxChars", o.MaxChars}, {"MaxFiles", o.MaxFiles}, {"MaxTasks", o.MaxTasks}} {
+		if limit.n < NoLimit {
+			return &InvalidError{What: "board option " + limit.what, Why: "is negative", Offset: -1, Advice: "NoLimit turns a limit off"}
+		}
+	}
+	if o.TTL < 0 && o.TTL != Forever {
+		return &InvalidError{What: "board option TTL", Why: "is negative", Offset: -1, Advice: "Forever keeps everything"}
+	}
+	return nil
 }
 
 // Close gives the folder back. What was written stays.
@@ -216,6 +248,9 @@ func (b *Board) Write(ctx context.Context, d Draft) (Entry, error) {
 }
 
 func (b *Board) write(ctx context.Context, d Draft) (Entry, error) {
+	if err := ctx.Err(); err != nil {
+		return Entry{}, err
+	}
 	caller, err := callerOf(ctx)
 	if err != nil {
 		return Entry{}, err
@@ -227,17 +262,23 @@ func (b *Board) write(ctx context.Context, d Draft) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	for range 3 {
-		e, err := b.publish(ctx, p, d.Body)
+	return again(func() (Entry, error) { return b.publish(ctx, p, d.Body) })
+}
+
+// again calls f up to three times, as long as something is not there: a sweep took
+// the idle session away under it, which is not idle now.
+func again[T any](f func() (T, error)) (T, error) {
+	for range 2 {
+		v, err := f()
 		if !errors.Is(err, fs.ErrNotExist) {
-			return e, err
-		}
-		// A sweep took the idle session away under us. Now it is not idle.
-		if err := b.here(); err != nil {
-			return Entry{}, err
+			return v, err
 		}
 	}
-	return Entry{}, fmt.Errorf("%w: the session's folder goes away while it is written to; write again", ErrConflict)
+	v, err := f()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: the session's folder goes away while it is in use (%w); try again", ErrConflict, err)
+	}
+	return v, err
 }
 
 func (b *Board) checkBody(body string) error {
@@ -320,12 +361,12 @@ func (b *Board) publish(ctx context.Context, p place, body string) (Entry, error
 	digest := make(chan string, 1)
 	go func() { digest <- hexDigest(bytesOf(body)) }()
 
-	// Beside the entry it costs the disk less, if the task's folder is there.
-	dir := p.dir()
-	if fi, err := b.root.Lstat(dir); err != nil || !fi.IsDir() {
-		dir = p.session
+	f, err := atomicfile.Create(b.root, controlDir, b.step)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err = b.mkdir(controlDir); err == nil {
+			f, err = atomicfile.Create(b.root, controlDir, b.step)
+		}
 	}
-	f, err := atomicfile.Create(b.root, dir, b.step)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -360,11 +401,12 @@ func (b *Board) publish(ctx context.Context, p place, body string) (Entry, error
 // number finds the ordinal and the round of an entry, under the session's lock,
 // and links f to the name that they make.
 func (b *Board) number(ctx context.Context, p *place, f *atomicfile.File) (file string, linked bool, err error) {
-	unlock, err := b.lock(ctx, p.session)
+	lock, err := b.lock(ctx, p.session, lockPatience)
 	if err != nil {
 		return "", false, err
 	}
-	defer unlock()
+	defer lock.unlock()
+	lock.stamp()
 	names, made, err := b.ensureTask(p)
 	if err != nil {
 		return "", false, err
@@ -391,12 +433,12 @@ func (b *Board) number(ctx context.Context, p *place, f *atomicfile.File) (file 
 		if err := ctx.Err(); err != nil {
 			return "", false, err
 		}
-		if names, err = b.list(p.dir()); err != nil {
+		if names, err = list(b.root, p.dir()); err != nil {
 			return "", false, err
 		}
 	}
 	return "", false, &LimitError{What: "ordinals or rounds in one task", Got: entryfile.MaxOrdinal + 1,
-		Max: entryfile.MaxOrdinal, Advice: "use another task"}
+		Max: entryfile.MaxOrdinal, Advice: "use another task, or rename the file with the highest number"}
 }
 
 // next returns the ordinal and the round for n among names: the ordinal of its
@@ -439,7 +481,7 @@ func (b *Board) confirm(p place, f *atomicfile.File) error {
 // ensureTask checks the quotas and makes the task's folder if they allow it. It
 // returns the names in the folder. The session's lock must be held.
 func (b *Board) ensureTask(p *place) (names []string, made bool, err error) {
-	tasks, err := b.folders(p.session)
+	tasks, err := folders(b.root, p.session)
 	if err != nil {
 		return nil, false, err
 	}
@@ -450,10 +492,10 @@ func (b *Board) ensureTask(p *place) (names []string, made bool, err error) {
 	}
 	files := 1
 	for _, task := range tasks {
-		in, err := b.list(path.Join(p.session, task))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		in, err := list(b.root, path.Join(p.session, task))
+		if err != nil && task == p.task {
 			return nil, false, err
-		}
+		} // another task that somebody closed counts as empty
 		for _, s := range in {
 			if strings.HasSuffix(s, ".md") {
 				files++

@@ -5,6 +5,7 @@ package team
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/teamchan/team/internal/slug"
 )
 
 var errFault = errors.New("the disk says no")
@@ -38,7 +41,8 @@ func visible(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && d.Name() != sessionMark {
+		mark := filepath.Base(filepath.Dir(path)) == controlDir && slug.Made(d.Name())
+		if err == nil && !d.IsDir() && !mark {
 			names = append(names, path)
 		}
 		return err
@@ -243,7 +247,7 @@ func TestBoardSweepFaults(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(2 * time.Millisecond)
 		require.FileExists(t, b.abs(lease.name))
-		require.NoError(t, os.WriteFile(filepath.Join(b.dir, "s", ".tmp-left"), []byte("half"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(b.dir, controlDir, ".tmp-"+rand.Text()), []byte("half"), 0o600))
 
 		count, failed := 0, ""
 		b.step = func(op, name string) error {
@@ -265,9 +269,12 @@ func TestBoardSweepFaults(t *testing.T) {
 			_, err = b.Sweep(t.Context())
 			require.NoError(t, err)
 		}
-		left, err := os.ReadDir(b.dir)
+		left, err := filepath.Glob(filepath.Join(b.dir, "*"))
 		require.NoError(t, err)
-		require.Empty(t, left, "after %q failed", failed)
+		require.Equal(t, []string{filepath.Join(b.dir, controlDir)}, left, "after %q failed", failed)
+		inControl, err := os.ReadDir(left[0])
+		require.NoError(t, err)
+		require.Empty(t, inControl, "after %q failed", failed)
 		if failed == "" {
 			require.Greater(t, n, 8)
 			return
@@ -317,10 +324,10 @@ func TestBoardLockOfAStoppedProcessDoesNotBlock(t *testing.T) {
 	other, err := OpenBoard(t.Context(), b.dir, nil)
 	require.NoError(t, err)
 	defer other.Close()
-	unlock, held, err := other.lockWithin(t.Context(), "s", time.Second)
+	lock, err := other.lock(t.Context(), "s", time.Second)
 	require.NoError(t, err)
-	require.True(t, held)
-	defer unlock()
+	require.True(t, lock.held())
+	defer lock.unlock()
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -335,7 +342,45 @@ func TestBoardLockOfAStoppedProcessDoesNotBlock(t *testing.T) {
 	if testing.Short() {
 		return
 	}
-	e, err := testWrite(b, "second\n") // after lockPatience
+	_, err = b.Lease(t.Context(), "s", time.Hour) // after lockPatience
+	require.ErrorIs(t, err, ErrConflict, "a lease that a sweep might not see is not given")
+	start := time.Now()
+	for round := 2; round < 6; round++ {
+		e, err := testWrite(b, "second\n")
+		require.NoError(t, err)
+		require.Equal(t, round, e.Round)
+	}
+	require.Less(t, time.Since(start), lockPatience, "a holder is given up waiting for once, not for each entry")
+}
+
+// TestBoardWaitingIsNotHanging lets writers queue for longer than the patience that
+// a holder who does not move is given: numbers stay unique, the quota exact.
+func TestBoardWaitingIsNotHanging(t *testing.T) {
+	b := testBoard(t)
+	other, err := OpenBoard(t.Context(), b.dir, nil)
 	require.NoError(t, err)
-	require.Equal(t, 2, e.Round)
+	defer other.Close()
+	const patience = 60 * time.Millisecond
+	held := make(chan *sessionLock, 100)
+	_, err = testWrite(b, "x")
+	require.NoError(t, err)
+	for i := range 20 {
+		from := b
+		if i%2 == 0 {
+			from = other
+		}
+		go func() {
+			lock, err := from.lock(t.Context(), "s", patience)
+			if err != nil || !lock.held() {
+				t.Errorf("the lock was not got, though it changed hands: %v", err)
+			}
+			lock.stamp()
+			time.Sleep(patience / 3) // 20 of these are more than the patience
+			held <- lock
+			lock.unlock()
+		}()
+	}
+	for range 20 {
+		<-held
+	}
 }

@@ -2,6 +2,7 @@ package team
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -19,14 +20,27 @@ import (
 
 	"github.com/teamchan/team/internal/atomicfile"
 	"github.com/teamchan/team/internal/filelock"
+	"github.com/teamchan/team/internal/workspace"
 )
 
-// sessionMark is the file that tells a session's folder from one that somebody
-// else made, and that is locked to number entries.
-const sessionMark = ".tm-session"
+// controlDir is the folder for what is neither session nor somebody else's: for
+// each session a mark, which is locked to number entries, and its leases; and
+// temporary files. No session's name starts with a dot.
+//
+//	.tm/<session>                          the mark
+//	.tm/<session>.lease-<unix ms>-<random> a lease
+//	.tm/.tmp-<random>                      a file on its way to its name
+//
+// A mark is made before its session's folder and removed after it, so that a
+// process that is killed anywhere leaves nothing that a sweep cannot tell from
+// what others made.
+const controlDir = ".tm"
 
-// lockPatience is how long a lock is waited for. Who holds it for longer is
-// stopped or hung; the exclusive link still keeps entries apart, so writers go on.
+func markOf(session string) string { return path.Join(controlDir, session) }
+
+// lockPatience is how long a lock is waited for that does not change hands. Who
+// holds it for longer is stopped or hung. The exclusive link keeps entries apart
+// all the same, so a writer goes on; nobody else does.
 const lockPatience = 5 * time.Second
 
 // here reports whether the board's path still leads to the folder that was opened.
@@ -60,12 +74,38 @@ func (b *Board) checkFolder(parts ...string) error {
 }
 
 func (b *Board) notAFolder(name string) error {
-	return fmt.Errorf("%w: %s %w", ErrDenied, b.abs(name), atomicfile.ErrNotRegular)
+	return fmt.Errorf("%w: %s is no plain folder, and nothing else is entered", ErrDenied, b.abs(name))
+}
+
+// openFolder opens the folder name of parent and nothing else: a link, or a
+// folder that comes in its place in this moment, is ErrDenied.
+func openFolder(parent *os.Root, name string) (*os.Root, error) {
+	want, err := parent.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	denied := fmt.Errorf("%w: %s is no plain folder, and nothing else is entered", ErrDenied, name)
+	if !want.IsDir() {
+		return nil, denied
+	}
+	dir, err := parent.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	got, err := dir.Stat(".")
+	if err == nil && !os.SameFile(want, got) {
+		err = denied
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
 }
 
 // list returns the names in a folder, in no order.
-func (b *Board) list(dir string) ([]string, error) {
-	d, err := b.root.Open(dir)
+func list(root *os.Root, dir string) ([]string, error) {
+	d, err := root.Open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -73,15 +113,20 @@ func (b *Board) list(dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// folders returns the names of the folders in dir that sessions or tasks can
-// have, in no order. A normalising file system hands out another spelling.
-func (b *Board) folders(dir string) ([]string, error) {
-	d, err := b.root.Open(dir)
+// readDir is list with the types of what is there.
+func readDir(root *os.Root, dir string) ([]fs.DirEntry, error) {
+	d, err := root.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	all, err := d.ReadDir(-1)
+	return d.ReadDir(-1)
+}
+
+// folders returns the names of the folders in dir that sessions or tasks can
+// have, in no order. A normalising file system hands out another spelling.
+func folders(root *os.Root, dir string) ([]string, error) {
+	all, err := readDir(root, dir)
 	var names []string
 	for _, e := range all {
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
@@ -91,12 +136,13 @@ func (b *Board) folders(dir string) ([]string, error) {
 	return names, err
 }
 
-// ensureSession makes the session's folder and its mark if they are not there.
+// ensureSession makes the session's mark and folder if they are not there.
 func (b *Board) ensureSession(session string) error {
-	if err := b.settleFolder(session); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if _, err := b.mkdir(session); err != nil {
+	err := b.settleFolder(session)
+	if err == nil {
+		// Whose folder this is, the mark says; lock makes it if it is missing.
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	f, _, err := b.openMark(session)
@@ -104,7 +150,8 @@ func (b *Board) ensureSession(session string) error {
 		return err
 	}
 	f.Close()
-	return atomicfile.SyncDir(b.root, session, b.step)
+	_, err = b.mkdir(session)
+	return err
 }
 
 // mkdir makes a folder and makes its name durable.
@@ -115,7 +162,9 @@ func (b *Board) mkdir(dir string) (made bool, err error) {
 	if err = b.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, err
 	}
-	made = err == nil
+	if made = err == nil; made {
+		b.settled.Delete(dir) // it may have the number of one that is gone
+	}
 	return made, b.settleFolder(dir)
 }
 
@@ -141,78 +190,174 @@ func (b *Board) settleFolder(dir string) error {
 
 // openMark opens the session's mark, and makes it if it is not there.
 func (b *Board) openMark(session string) (*os.File, fs.FileInfo, error) {
-	name := path.Join(session, sessionMark)
+	name := markOf(session)
 	for {
 		f, fi, err := atomicfile.OpenRegular(b.root, name, os.O_RDWR)
+		if err == nil && workspace.Links(fi) != 1 {
+			f.Close()
+			if workspace.Links(fi) == 0 {
+				continue // removed in this moment
+			}
+			err = atomicfile.ErrNotRegular // it would be written to elsewhere too
+		}
 		if errors.Is(err, atomicfile.ErrNotRegular) {
 			return nil, nil, fmt.Errorf("%w: %s %w", ErrDenied, b.abs(name), err)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return f, fi, err
 		}
+		if err := b.step.Before("mark", name); err != nil {
+			return nil, nil, err
+		}
 		f, err = b.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			continue
+		if errors.Is(err, fs.ErrNotExist) {
+			_, err = b.mkdir(controlDir)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, nil, err
 		}
-		f.Close()
-		now := time.Now()
-		if err := b.root.Chtimes(name, now, now); err != nil { // the age of a session without entries
-			return nil, nil, err
+		if f != nil {
+			f.Close()
+			// Without its mark a session would be nobody's after a power cut.
+			if err := atomicfile.SyncDir(b.root, controlDir, b.step); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 }
 
-// lock takes the session's lock, which orders all that number, lease or sweep in
-// it, among goroutines and processes. It dies with the process.
-func (b *Board) lock(ctx context.Context, session string) (unlock func(), err error) {
-	unlock, held, err := b.lockWithin(ctx, session, lockPatience)
-	if err == nil && !held {
-		unlock = func() {} // see lockPatience
-	}
-	return unlock, err
+// A sessionLock orders all that number, lease and sweep in a session. It dies with
+// its process.
+type sessionLock struct {
+	f    *os.File // nil if it is not held
+	turn *lockTurn
 }
 
-// lockWithin waits for the session's lock for at most patience. Where files
-// cannot be locked it counts as held.
-func (b *Board) lockWithin(ctx context.Context, session string, patience time.Duration) (unlock func(), held bool, err error) {
-	wait, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	t, _ := b.turns.LoadOrStore(session, make(chan struct{}, 1))
-	turn := t.(chan struct{})
+// A lockTurn lets one goroutine at a time ask for a session's lock.
+type lockTurn struct {
+	token chan struct{}
+	stuck string // the stamp of a holder that was given up waiting for
+}
+
+func (l *sessionLock) unlock() {
+	if l.f != nil {
+		l.f.Close()
+	}
+	<-l.turn.token
+}
+
+// held reports whether the lock was got; if not, its holder did not move for as
+// long as the caller was patient.
+func (l *sessionLock) held() bool { return l.f != nil }
+
+// lock takes the lock of a session. Each holder but a sweep stamps the mark, so
+// that others can tell a queue that moves from a holder that is stuck. Where
+// files cannot be locked, the lock counts as held.
+func (b *Board) lock(ctx context.Context, session string, patience time.Duration) (*sessionLock, error) {
+	t, _ := b.turns.LoadOrStore(session, &lockTurn{token: make(chan struct{}, 1)})
+	turn := t.(*lockTurn)
 	select {
-	case turn <- struct{}{}:
-	case <-wait.Done():
-		return nil, false, ctx.Err()
+	case turn.token <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	defer func() {
-		if !held {
-			<-turn
-		}
-	}()
+	l := &sessionLock{turn: turn}
+	if err := b.acquire(ctx, session, patience, l); err != nil {
+		l.unlock()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (b *Board) acquire(ctx context.Context, session string, patience time.Duration, l *sessionLock) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	for {
 		f, got, err := b.openMark(session)
 		if err != nil {
-			return nil, false, err
+			return err
 		}
-		err = filelock.Lock(wait, f)
-		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		locked, err := b.waitFor(ctx, f, patience, l.turn)
+		if err != nil || !locked {
 			f.Close()
-			if wait.Err() != nil {
-				err = ctx.Err() // nil if only our own patience ended
-			}
-			return nil, false, err
+			return err
 		}
-		now, err := b.root.Lstat(path.Join(session, sessionMark))
+		now, err := b.root.Lstat(markOf(session))
 		if err == nil && os.SameFile(got, now) {
-			return func() { f.Close(); <-turn }, true, nil
+			l.f = f
+			return nil
 		}
-		f.Close() // a sweep removed the file that was waited for
+		f.Close() // a sweep removed the mark that was waited for
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, false, err
+			return err
 		}
+	}
+}
+
+// waitFor waits for the lock of a mark as long as it changes hands.
+func (b *Board) waitFor(ctx context.Context, f *os.File, patience time.Duration, turn *lockTurn) (bool, error) {
+	for last := ""; ; {
+		stamp := readStamp(f)
+		wait := patience
+		if stamp == last || stamp == turn.stuck {
+			wait = 0 // it did not move since
+		}
+		last = stamp
+		short, cancel := context.WithTimeout(ctx, wait)
+		err := filelock.Lock(short, f)
+		cancel()
+		switch {
+		case err == nil, errors.Is(err, errors.ErrUnsupported):
+			turn.stuck = ""
+			return true, nil
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case !errors.Is(err, context.DeadlineExceeded):
+			return false, err
+		case wait == 0:
+			turn.stuck = stamp
+			return false, nil
+		}
+	}
+}
+
+// A mark has two random texts: which session it is, since a name may come back
+// after a sweep, and a stamp of who had the lock last.
+const randomSize = 26
+
+func readStamp(f *os.File) string { return readText(f, randomSize) }
+
+// id returns which session this is. The lock must be held.
+func (l *sessionLock) id() string {
+	if id := readText(l.f, 0); len(id) == randomSize {
+		return id
+	}
+	id := rand.Text()
+	_, _ = l.f.WriteAt([]byte(id), 0) // if it fails, a lease is not renewed later
+	return id
+}
+
+// stamp says in the mark that the lock has a new holder.
+func (l *sessionLock) stamp() {
+	if l.held() {
+		_ = l.id()
+		_, _ = l.f.WriteAt([]byte(rand.Text()), randomSize) // if it fails, others lose patience sooner
+	}
+}
+
+func readText(f *os.File, at int64) string {
+	var buf [randomSize]byte
+	n, _ := f.ReadAt(buf[:], at) // shorter: nothing was written yet
+	return string(buf[:n])
+}
+
+// forget drops what the board remembers of a session that is gone.
+func (b *Board) forget(session string, folders []string) {
+	b.turns.Delete(session)
+	b.settled.Delete(session)
+	for _, dir := range folders {
+		b.settled.Delete(path.Join(session, dir))
 	}
 }
 

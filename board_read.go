@@ -1,20 +1,22 @@
 package team
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
-	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -63,26 +65,35 @@ func (b *Board) read(ctx context.Context, name string, r Range) (Excerpt, error)
 	if err != nil {
 		return Excerpt{}, err
 	}
-	if err := b.checkFolder(session, task); err != nil {
-		return Excerpt{}, notFound(err)
-	}
-	root, err := b.root.OpenRoot(path.Join(session, task))
+	dir, err := b.openTask(session, task)
 	if err != nil {
 		return Excerpt{}, notFound(err)
 	}
-	defer root.Close()
-	e, content, err := b.load(root, session, task, file, nil)
+	defer dir.Close()
+	e, body, err := b.load(dir, session, task, file, true)
 	if errors.Is(err, entryfile.ErrHeader) {
 		return Excerpt{}, &InvalidError{What: "file", Why: "is not an entry of this board (" + err.Error() + ")", Offset: -1,
 			Advice: "open it by its path"}
 	} else if err != nil {
 		return Excerpt{}, notFound(err)
 	}
-	_, body, _ := strings.Cut(string(content), "\n")
 	if e.Changed {
-		return Excerpt{}, &DigestError{Want: e.SHA256, Got: hexDigest([]byte(body))}
+		return Excerpt{}, &DigestError{Want: e.SHA256, Got: hexDigest(bytesOf(body))}
+	}
+	if !utf8.ValidString(body) {
+		return Excerpt{}, fmt.Errorf("%w: the body is not UTF-8, so no board wrote it; open it by its path", ErrCorrupt)
 	}
 	return cutRange(e, body, r)
+}
+
+// openTask opens a task's folder and nothing else that may be in its place.
+func (b *Board) openTask(session, task string) (*os.Root, error) {
+	s, err := openFolder(b.root, session)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return openFolder(s, task)
 }
 
 // ReadRef is Read of the entry that ref leads to, and refuses another one that
@@ -103,9 +114,9 @@ type Filter struct {
 
 // Entries yields the entries that match f, without their bodies, ordered by
 // session, task, ordinal and round. Each is checked against its digest: see
-// Entry.Changed. An entry that cannot be read is yielded with its Path and
-// the error, and the listing goes on. Files without a header of ours are not
-// entries; a sweep reports them.
+// Entry.Changed. An entry or a folder that cannot be read, a link for example, is
+// yielded with its Path and the error, and the listing goes on. Files without a
+// header of ours are not entries; a sweep reports them.
 func (b *Board) Entries(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		err := b.entries(ctx, f, yield)
@@ -119,66 +130,80 @@ func (b *Board) Entries(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
 var errStop = errors.New("stop")
 
 func (b *Board) entries(ctx context.Context, f Filter, yield func(Entry, error) bool) error {
-	sessions, err := b.matching(".", f.Session, maxSessionName)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// A folder that cannot be read is named, and the listing goes on.
+	unreadable := func(err error, parts ...string) error {
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil // gone since it was listed, or never there
+		}
+		p := b.abs(path.Join(parts...))
+		if !yield(Entry{Path: p}, edge("board.entries", p, err)) {
+			return errStop
+		}
+		return nil
+	}
+	sessions, err := matching(b.root, f.Session, maxSessionName)
 	if err != nil {
 		return err
 	}
-	var buf []byte
 	for _, session := range sessions {
-		tasks, err := b.matching(session, f.Task, maxTaskName)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone since it was listed, or never there
-		} else if err != nil {
-			return err
-		}
-		for _, task := range tasks {
-			if buf, err = b.entriesOf(ctx, session, task, f, buf, yield); err != nil {
+		root, err := openFolder(b.root, session)
+		if err == nil {
+			err = b.entriesIn(ctx, root, session, f, yield, unreadable)
+			root.Close()
+			if err != nil {
 				return err
 			}
+			continue
+		}
+		if err := unreadable(err, session); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// entriesOf yields the matching entries of one task. It returns buf, grown.
-func (b *Board) entriesOf(ctx context.Context, session, task string, f Filter, buf []byte, yield func(Entry, error) bool) ([]byte, error) {
-	dir := path.Join(session, task)
-	if err := b.checkFolder(session, task); errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDenied) {
-		return buf, nil // gone since it was listed, or a link that a sweep reports
-	} else if err != nil {
-		return buf, err
-	}
-	root, err := b.root.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return buf, nil
-	} else if err != nil {
-		return buf, err
-	}
-	defer root.Close()
-	files, err := b.entryFiles(dir)
+// entriesIn yields the matching entries of one session.
+func (b *Board) entriesIn(ctx context.Context, root *os.Root, session string, f Filter,
+	yield func(Entry, error) bool, unreadable func(error, ...string) error) error {
+	tasks, err := matching(root, f.Task, maxTaskName)
 	if err != nil {
-		return buf, err
+		return unreadable(err, session)
 	}
-	for _, file := range files {
-		if err := ctx.Err(); err != nil {
-			return buf, err
-		}
-		var e Entry
-		e, buf, err = b.load(root, session, task, file, buf)
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, entryfile.ErrHeader):
-			continue
-		case err != nil:
-			p := b.abs(path.Join(dir, file.base))
-			if !yield(Entry{Path: p}, edge("board.entries", p, err)) {
-				return buf, errStop
+	for _, task := range tasks {
+		dir, err := openFolder(root, task)
+		if err != nil {
+			if err := unreadable(err, session, task); err != nil {
+				return err
 			}
-		case f.Topic != "" && f.Topic != e.Topic, f.Role != "" && f.Role != e.Role:
-		case !yield(e, nil):
-			return buf, errStop
+			continue
+		}
+		files, err := entryFiles(dir)
+		if err != nil {
+			err = unreadable(err, session, task)
+		}
+		for i := 0; i < len(files) && err == nil; i++ {
+			if err = ctx.Err(); err != nil {
+				break
+			}
+			e, _, lerr := b.load(dir, session, task, files[i], false)
+			switch {
+			case errors.Is(lerr, entryfile.ErrHeader):
+			case lerr != nil:
+				err = unreadable(lerr, session, task, files[i].base)
+			case f.Topic != "" && f.Topic != e.Topic, f.Role != "" && f.Role != e.Role:
+			case !yield(e, nil):
+				err = errStop
+			}
+		}
+		dir.Close()
+		if err != nil {
+			return err
 		}
 	}
-	return buf, nil
+	return nil
 }
 
 // An entryName is a file name of an entry, as it is spelled on disk and taken apart.
@@ -187,9 +212,9 @@ type entryName struct {
 	name entryfile.Name
 }
 
-// entryFiles returns the file names in dir that entries can have, in order.
-func (b *Board) entryFiles(dir string) ([]entryName, error) {
-	names, err := b.list(dir)
+// entryFiles returns the file names in a task's folder that entries can have, in order.
+func entryFiles(dir *os.Root) ([]entryName, error) {
+	names, err := list(dir, ".")
 	if err != nil {
 		return nil, err
 	}
@@ -206,47 +231,71 @@ func (b *Board) entryFiles(dir string) ([]entryName, error) {
 	return files, nil
 }
 
-// load reads an entry of root, which is the task's folder, into buf and returns
-// buf, grown: the file's content. ErrHeader means that the file is not ours.
-func (b *Board) load(root *os.Root, session, task string, file entryName, buf []byte) (Entry, []byte, error) {
-	f, fi, err := atomicfile.OpenRegular(root, file.base, os.O_RDONLY)
+// load reads an entry in the folder of its task, the header first: with
+// ErrHeader the file is not ours, however large it is. It returns the body only
+// if asked to, but checks its digest in any case.
+func (b *Board) load(dir *os.Root, session, task string, file entryName, keep bool) (Entry, string, error) {
+	f, fi, err := atomicfile.OpenRegular(dir, file.base, os.O_RDONLY)
 	if errors.Is(err, atomicfile.ErrNotRegular) {
-		return Entry{}, buf, fmt.Errorf("%w: %w", ErrDenied, err)
+		return Entry{}, "", fmt.Errorf("%w: %w", ErrDenied, err)
 	} else if err != nil {
-		return Entry{}, buf, err
+		return Entry{}, "", err
 	}
 	defer f.Close()
-	most := int64(math.MaxInt64 - 1)
-	if b.opts.MaxChars >= 0 {
-		most = entryfile.MaxHeader + utf8.UTFMax*int64(b.opts.MaxChars)
-	}
-	if fi.Size() > most {
-		return Entry{}, buf, &LimitError{What: "board entry bytes", Got: fi.Size(), Max: most, TooLarge: true,
-			Advice: "no entry was written like this; open it by its path"}
-	}
-	buf = slices.Grow(buf[:0], int(fi.Size())+bytes.MinRead)
-	w := bytes.NewBuffer(buf)
-	_, err = w.ReadFrom(io.LimitReader(f, most+1))
-	buf = w.Bytes()
+	r := readers.Get().(*bufio.Reader)
+	defer readers.Put(r)
+	r.Reset(f)
+	line, err := r.ReadSlice('\n')
 	if err != nil {
-		return Entry{}, buf, err
+		if errors.Is(err, io.EOF) || errors.Is(err, bufio.ErrBufferFull) {
+			err = entryfile.ErrHeader
+		}
+		return Entry{}, "", err
 	}
-	e, body, err := parseEntry(session, task, file.name, buf)
-	e.Path = b.abs(path.Join(session, task, file.base))
-	e.Changed = err == nil && e.SHA256 != hexDigest(body)
-	return e, buf, err
+	e, err := parseEntry(session, task, file.name, string(line))
+	if err != nil {
+		return Entry{}, "", err
+	}
+	e.Path, e.Size = b.abs(path.Join(session, task, file.base)), fi.Size()
+	if most := b.maxBody() + int64(len(line)); e.Size > most {
+		return e, "", &LimitError{What: "board entry bytes", Got: e.Size, Max: most, TooLarge: true,
+			Advice: "open it by its path, or raise MaxChars"}
+	}
+	// What was appended since the file was looked at is not read, and not missed:
+	// the digest tells.
+	var body strings.Builder
+	digest := sha256.New()
+	to := io.Writer(digest)
+	if keep {
+		body.Grow(int(e.Size) - len(line))
+		to = io.MultiWriter(digest, &body)
+	}
+	if _, err := io.Copy(to, io.LimitReader(r, e.Size-int64(len(line)))); err != nil {
+		return e, "", err
+	}
+	e.Changed = hex.EncodeToString(digest.Sum(nil)) != e.SHA256
+	return e, body.String(), nil
 }
 
-// parseEntry reads the content of an entry. The names in the header must be
-// those that made the names of the folders and the file.
-func parseEntry(session, task string, n entryfile.Name, content []byte) (Entry, []byte, error) {
-	line, body, ok := bytes.Cut(content, []byte("\n"))
-	if !ok || len(line) > entryfile.MaxHeader {
-		return Entry{}, nil, entryfile.ErrHeader
+// readers has buffers that a header fits in.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, entryfile.MaxHeader) }}
+
+// maxBody is the size of the largest body that is read, in bytes: other boards
+// may have written more than this one would, but nobody writes gigabytes.
+func (b *Board) maxBody() int64 {
+	const most = 1 << 30
+	if b.opts.MaxChars < 0 || b.opts.MaxChars > most/utf8.UTFMax {
+		return most
 	}
-	h, err := entryfile.ParseHeader(string(line))
+	return utf8.UTFMax * int64(max(b.opts.MaxChars, DefaultMaxChars))
+}
+
+// parseEntry reads the header line of an entry. The names in it must be those
+// that made the names of the folders and the file.
+func parseEntry(session, task string, n entryfile.Name, line string) (Entry, error) {
+	h, err := entryfile.ParseHeader(line)
 	if err != nil {
-		return Entry{}, nil, err
+		return Entry{}, err
 	}
 	d := Draft{Session: h.Session, Task: h.Task, Topic: h.Topic}
 	if d.Task == "" {
@@ -257,16 +306,19 @@ func parseEntry(session, task string, n entryfile.Name, content []byte) (Entry, 
 	}
 	p, err := newPlace(d, Role(h.Role))
 	if err != nil || p.session != session || p.task != task || !p.name.Family(n) {
-		return Entry{}, nil, entryfile.ErrHeader
+		return Entry{}, entryfile.ErrHeader
 	}
 	return Entry{
 		Session: d.Session, Task: d.Task, Topic: d.Topic, Role: Role(h.Role), Ordinal: n.Ordinal, Round: n.Round,
-		Size: int64(len(content)), SHA256: h.SHA256, Time: h.Time.UTC(),
-	}, body, nil
+		SHA256: h.SHA256, Time: h.Time.UTC(),
+	}, nil
 }
 
 // locate takes the path of an entry apart.
 func (b *Board) locate(name string) (session, task string, file entryName, err error) {
+	if i := strings.IndexFunc(name, breaksLine); i >= 0 {
+		return "", "", file, &InvalidError{What: "path", Why: "has a control character", Offset: i}
+	}
 	rel := name
 	if filepath.IsAbs(name) {
 		for _, base := range []string{b.dir, b.real} {
@@ -291,11 +343,11 @@ func (b *Board) locate(name string) (session, task string, file entryName, err e
 		Advice: "pass the Path of an Entry: <session>/<task>/NN-<role>-<topic>.md"}
 }
 
-// matching returns the folders in dir, in order; or, if raw is not empty, only
-// the one that raw stands for, if it is there.
-func (b *Board) matching(dir, raw string, max int) ([]string, error) {
+// matching returns the folders in root, in order; or, if raw is not empty, only
+// the one that raw stands for, there or not.
+func matching(root *os.Root, raw string, max int) ([]string, error) {
 	if raw == "" {
-		names, err := b.folders(dir)
+		names, err := folders(root, ".")
 		slices.Sort(names)
 		return names, err
 	}
@@ -333,12 +385,12 @@ func cutRange(e Entry, body string, r Range) (Excerpt, error) {
 			}
 		}
 	default:
-		for from < len(body) && !utf8.RuneStart(body[from]) {
+		for from > 0 && from < len(body) && !utf8.RuneStart(body[from]) {
 			from--
 		}
 		if r.Bytes > 0 && r.Bytes < int64(to-from) {
 			to = from + int(r.Bytes)
-			for !utf8.RuneStart(body[to]) {
+			for to > from && !utf8.RuneStart(body[to]) {
 				to--
 			}
 			if to == from {

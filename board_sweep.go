@@ -1,9 +1,9 @@
 package team
 
 import (
+	"bufio"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,117 +11,14 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/teamchan/team/internal/atomicfile"
 	"github.com/teamchan/team/internal/entryfile"
+	"github.com/teamchan/team/internal/slug"
 )
-
-// MaxLease is the longest time that a lease runs without being renewed.
-const MaxLease = 7 * 24 * time.Hour
-
-// A Lease keeps a session from being swept until its time is over, whatever
-// becomes of the process that holds it. It is for one goroutine.
-type Lease struct {
-	b            *Board
-	raw, session string
-	name         string // the file that stands for it; its name has the time
-	until        time.Time
-}
-
-const leasePrefix = ".lease-"
-
-// Lease keeps a session from being swept for d, at most MaxLease, from now on.
-// The session need not have entries yet. It may have any number of leases.
-func (b *Board) Lease(ctx context.Context, session string, d time.Duration) (*Lease, error) {
-	l := &Lease{b: b, raw: session}
-	p, err := newPlace(Draft{Session: session, Task: "x", Topic: "x"}, "x")
-	if err == nil {
-		l.session = p.session
-		if err = b.here(); err == nil {
-			err = b.ensureSession(l.session)
-		}
-	}
-	if err == nil {
-		err = l.extend(ctx, d)
-	}
-	if err != nil {
-		return nil, edge("board.lease", session, err)
-	}
-	return l, nil
-}
-
-// Until returns when the lease ends.
-func (l *Lease) Until() time.Time { return l.until }
-
-// Renew makes the lease end d from now, also when its time was over. If the
-// session was swept in the meantime, it is ErrNotFound.
-func (l *Lease) Renew(ctx context.Context, d time.Duration) error {
-	return edge("board.lease", l.raw, notFound(l.extend(ctx, d)))
-}
-
-// Release ends the lease. Doing so twice is no error.
-func (l *Lease) Release() error {
-	err := l.b.root.Remove(l.name)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return edge("board.lease", l.raw, err)
-}
-
-func (l *Lease) extend(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return &InvalidError{What: "lease", Why: "is not positive", Offset: -1}
-	}
-	if d > MaxLease {
-		return &LimitError{What: "lease seconds", Got: int64(d / time.Second), Max: int64(MaxLease / time.Second),
-			Advice: "renew it before it ends"}
-	}
-	if err := l.b.checkFolder(l.session); err != nil {
-		return err
-	}
-	unlock, err := l.b.lock(ctx, l.session)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	until := time.Now().Add(d)
-	name := path.Join(l.session, leasePrefix+strconv.FormatInt(until.UnixMilli(), 10)+"-"+rand.Text())
-	f, err := l.b.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := atomicfile.SyncDir(l.b.root, l.session, l.b.step); err != nil {
-		return err
-	}
-	if l.name != "" {
-		_ = l.b.root.Remove(l.name) // if it stays, its time ends it
-	}
-	l.name, l.until = name, until
-	return nil
-}
-
-// leaseEnd returns when the lease ends that a file stands for. A name that
-// cannot be read counts as a lease without end: nobody but a lease has such names.
-func leaseEnd(base string) (time.Time, bool) {
-	s, ok := strings.CutPrefix(base, leasePrefix)
-	if !ok {
-		return time.Time{}, false
-	}
-	s, _, _ = strings.Cut(s, "-")
-	ms, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return time.UnixMilli(1 << 53), true
-	}
-	return time.UnixMilli(ms), true
-}
 
 // SweepAction says what a sweep does, or did, with an item.
 type SweepAction string
@@ -184,11 +81,11 @@ func (b *Board) PlanSweep(ctx context.Context) (SweepReport, error) { return b.s
 // session and everything else in the folder.
 //
 // A session is as old as the newest file in its tree; editing a file in place
-// keeps it alive. It goes as a whole or not at all, since its newest signal may
-// point to its oldest entry. Kept are: a session with a lease, one in which something
-// could not be read, one that somebody is writing to, and everything that the
-// board did not make, inside sessions too. What could not be removed, the next
-// sweep finds again.
+// keeps it alive. It goes as a whole, since its newest signal may point to its
+// oldest entry, unless the disk fails or somebody edits it in the middle. Kept are: a
+// session with a lease, one in which something could not be read, one that
+// somebody is writing to, and everything that the board did not make, inside
+// sessions too. What could not be removed, the next sweep finds again.
 //
 // An error means that the sweep ended early; the report has what was done.
 // Any number of sweeps may run at once.
@@ -201,10 +98,6 @@ func (b *Board) sweep(ctx context.Context, do bool) (SweepReport, error) {
 	return s.report, edge("board.sweep", b.dir, err)
 }
 
-// gonePrefix starts the name of a session's folder that a sweep has emptied and
-// is about to remove.
-const gonePrefix = ".gone-"
-
 type sweeper struct {
 	b      *Board
 	do     bool
@@ -214,108 +107,153 @@ type sweeper struct {
 
 func (s *sweeper) add(item SweepItem) { s.report.Items = append(s.report.Items, item) }
 
+func (s *sweeper) foreign(name string) {
+	s.add(SweepItem{Path: s.b.abs(name), Action: SweepKeep, Reason: SweepForeign})
+}
+
 func (s *sweeper) run(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := s.b.here(); err != nil {
 		return err
 	}
-	d, err := s.b.root.Open(".")
+	all, err := readDir(s.b.root, ".")
 	if err != nil {
 		return err
 	}
-	all, err := d.ReadDir(-1)
-	d.Close()
+	leased, sessions, err := s.control(ctx)
 	if err != nil {
 		return err
 	}
 	for _, e := range all {
-		if err := ctx.Err(); err != nil {
-			return err
+		if name := e.Name(); !sessions[norm.NFC.String(name)] && name != controlDir {
+			s.foreign(name)
 		}
-		name := e.Name()
-		switch {
-		case e.IsDir() && strings.HasPrefix(name, gonePrefix):
-			s.leftover(name, func() error { return s.removeGone(name) })
-		case e.IsDir() && s.ours(name):
-			if err := s.session(ctx, name); err != nil {
-				return err
-			}
-		default:
-			s.add(SweepItem{Path: s.b.abs(name), Action: SweepKeep, Reason: SweepForeign})
+	}
+	for name := range sessions {
+		if err := s.session(ctx, name, leased[name]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// ours reports whether a folder is that of a session.
-func (s *sweeper) ours(name string) bool {
-	fi, err := s.b.root.Lstat(path.Join(name, sessionMark))
-	return err == nil && fi.Mode().IsRegular()
+// control looks through the control folder. It returns the sessions, and which of
+// them have a lease.
+func (s *sweeper) control(ctx context.Context) (leased, sessions map[string]bool, err error) {
+	leased, sessions = map[string]bool{}, map[string]bool{}
+	dir, err := openFolder(s.b.root, controlDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return leased, sessions, nil
+	} else if err != nil {
+		return nil, nil, err
+	}
+	defer dir.Close()
+	all, err := readDir(dir, ".")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range all {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		name := path.Join(controlDir, e.Name())
+		session, until, lease := parseLease(norm.NFC.String(e.Name()))
+		switch {
+		case !e.Type().IsRegular():
+			s.foreign(name)
+		case atomicfile.IsTemp(e.Name()):
+			s.temp(name)
+		case lease && until.After(s.now):
+			leased[session] = true
+		case lease:
+			s.leftover(name)
+		case slug.Made(norm.NFC.String(e.Name())):
+			sessions[norm.NFC.String(e.Name())] = true
+		default:
+			s.foreign(name)
+		}
+	}
+	return leased, sessions, nil
 }
 
-// leftover reports a leftover and removes it.
-func (s *sweeper) leftover(name string, remove func() error) {
+// temp removes a temporary file, if nobody is writing it any more.
+func (s *sweeper) temp(name string) {
+	switch orphan, err := atomicfile.Orphan(s.b.root, name, s.remove); {
+	case errors.Is(err, fs.ErrNotExist): // published in this moment
+	case err != nil:
+		s.add(SweepItem{Path: s.b.abs(name), Action: SweepKeep, Reason: SweepFailed, Err: err})
+	case orphan:
+		s.add(SweepItem{Path: s.b.abs(name), Action: SweepRemove, Reason: SweepLeftover})
+	default:
+		s.add(SweepItem{Path: s.b.abs(name), Action: SweepKeep, Reason: SweepBusy})
+	}
+}
+
+func (s *sweeper) leftover(name string) {
 	item := SweepItem{Path: s.b.abs(name), Action: SweepRemove, Reason: SweepLeftover}
-	if err := remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		item.Action, item.Reason, item.Err = SweepKeep, SweepFailed, err
 	}
 	s.add(item)
 }
 
-// A tree is what a sweep found in a session.
-type tree struct {
-	newest  time.Time // change of a file; of the mark if there is none
-	err     error     // something could not be read
-	leased  bool
-	busy    bool
-	entries []string
-	bytes   int64
-	folders []string // parents first
-	foreign []string
-	temps   []string // of writers, dead or alive
-	leases  []string // over
+// remove removes a file or an empty folder, if the sweep is not only planned.
+func (s *sweeper) remove(name string) error { return s.removeIn(s.b.root, name) }
+
+func (s *sweeper) removeIn(root *os.Root, name string) error {
+	if !s.do {
+		return nil
+	}
+	if err := s.b.step.Before("remove", name); err != nil {
+		return err
+	}
+	return root.Remove(name)
 }
 
-func (s *sweeper) session(ctx context.Context, name string) error {
+func (s *sweeper) session(ctx context.Context, name string, leased bool) error {
+	item := SweepItem{Path: s.b.abs(name), Action: SweepKeep}
 	if s.do {
-		unlock, held, err := s.b.lockWithin(ctx, name, 100*time.Millisecond)
-		if err != nil && ctx.Err() != nil {
-			return err
-		}
-		if err != nil || !held {
-			reason := SweepBusy
-			if err != nil {
-				reason = SweepUnknown
+		// Not for long: whoever works in a session keeps it.
+		lock, err := s.b.lock(ctx, name, 100*time.Millisecond)
+		switch {
+		case ctx.Err() != nil:
+			if lock != nil {
+				lock.unlock()
 			}
-			s.add(SweepItem{Path: s.b.abs(name), Action: SweepKeep, Reason: reason, Err: err})
+			return ctx.Err()
+		case err != nil:
+			item.Reason, item.Err = SweepUnknown, err
+			s.add(item)
 			return nil
 		}
-		defer unlock()
-	}
-	t := s.look(name)
-	for _, temp := range t.temps {
-		orphan, err := atomicfile.Orphan(s.b.root, temp, s.remove)
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // published in this moment
-		case err != nil:
-			s.add(SweepItem{Path: s.b.abs(temp), Action: SweepKeep, Reason: SweepFailed, Err: err})
-			t.err = cmp.Or(t.err, err)
-		case orphan:
-			s.add(SweepItem{Path: s.b.abs(temp), Action: SweepRemove, Reason: SweepLeftover})
-		default:
-			t.busy = true
+		defer lock.unlock()
+		if !lock.held() {
+			item.Reason = SweepBusy
+			s.add(item)
+			return nil
 		}
 	}
-	for _, lease := range t.leases {
-		s.leftover(lease, func() error { return s.remove(lease) })
+	root, err := openFolder(s.b.root, name)
+	if errors.Is(err, fs.ErrNotExist) { // a writer, or a sweep, was killed
+		if !leased {
+			s.leftover(markOf(name))
+		}
+		return nil
 	}
-	item := SweepItem{Path: s.b.abs(name), Action: SweepKeep, Age: s.now.Sub(t.newest), Files: len(t.entries), Bytes: t.bytes}
+	t := &tree{session: name, newest: s.markTime(name), err: err}
+	if err == nil {
+		defer root.Close()
+		s.walk(ctx, t, root, "", 0)
+	}
+	item.Age, item.Files, item.Bytes = s.now.Sub(t.newest), len(t.entries), t.bytes
 	switch {
 	case t.err != nil || t.newest.Unix() <= 0:
-		item.Reason, item.Err, item.Age = SweepUnknown, t.err, 0
-	case t.leased:
+		item.Reason, item.Age = SweepUnknown, 0
+		item.Err = cmp.Or(t.err, error(&InvalidError{What: "age", Why: "is not known", Offset: -1}))
+	case leased || s.leasedNow(name):
 		item.Reason = SweepLeased
-	case t.busy:
-		item.Reason = SweepBusy
 	case s.b.opts.TTL == Forever || item.Age <= s.b.opts.TTL:
 		item.Reason = SweepFresh
 	case len(t.entries) == 0 && len(t.foreign) > 0:
@@ -323,202 +261,211 @@ func (s *sweeper) session(ctx context.Context, name string) error {
 	default:
 		item.Action, item.Reason = SweepRemove, SweepIdle
 		if s.do {
-			s.removeSession(name, t, &item)
+			s.removeSession(root, t, &item)
 		}
 	}
 	s.add(item)
 	for _, f := range t.foreign {
-		s.add(SweepItem{Path: s.b.abs(f), Action: SweepKeep, Reason: SweepForeign, Age: item.Age})
+		s.foreign(path.Join(name, f))
 	}
 	return nil
 }
 
-// look walks through a session without following links.
-func (s *sweeper) look(session string) tree {
-	var t tree
+// leasedNow reports whether a session has a lease, taken since the sweep began
+// for example. It is asked under the session's lock.
+func (s *sweeper) leasedNow(session string) bool {
+	names, err := list(s.b.root, controlDir)
+	return err != nil || slices.ContainsFunc(names, func(n string) bool {
+		of, until, ok := parseLease(norm.NFC.String(n))
+		return ok && of == session && until.After(s.now)
+	})
+}
+
+// markTime returns when somebody had the session's lock last, a sweep aside: the
+// age of a session without files.
+func (s *sweeper) markTime(session string) time.Time {
+	fi, err := s.b.root.Lstat(markOf(session))
+	if err != nil {
+		return s.now
+	}
+	return fi.ModTime()
+}
+
+// A tree is what a sweep found in a session. Names are relative to its folder.
+type tree struct {
+	session string
+	newest  time.Time // change of a file; of the mark if there is none
+	err     error     // something could not be read
+	entries []found
+	bytes   int64
+	folders []string // those that tasks can have
+	foreign []string
+}
+
+// A found file is an entry that a board wrote, changed since or not.
+type found struct {
+	dir, base string
+	info      fs.FileInfo
+}
+
+// maxDepth bounds how deep a sweep looks into what others put into a session.
+const maxDepth = 64
+
+// walk looks through a folder of a session, by a handle of its own for each, so that
+// no link is followed.
+func (s *sweeper) walk(ctx context.Context, t *tree, root *os.Root, dir string, depth int) {
 	fail := func(err error) { t.err = cmp.Or(t.err, err) }
-	var walk func(dir string, depth int)
-	walk = func(dir string, depth int) {
-		if err := s.b.step.Before("readdir", dir); err != nil {
-			fail(err)
-			return
-		}
-		d, err := s.b.root.Open(dir)
-		if err != nil {
-			fail(err)
-			return
-		}
-		all, err := d.ReadDir(-1)
-		d.Close()
-		if err != nil {
-			fail(err)
-		}
-		for _, e := range all {
-			name := path.Join(dir, e.Name())
-			if e.IsDir() {
-				if depth == 0 {
-					t.folders = append(t.folders, name)
-				} else {
-					t.foreign = append(t.foreign, name)
-				}
-				walk(name, depth+1)
-				continue
-			}
-			fi, err := e.Info()
-			if err != nil {
-				if !errors.Is(err, fs.ErrNotExist) {
-					fail(err)
-				}
-				continue
-			}
-			if depth <= 1 && fi.Mode().IsRegular() && atomicfile.IsTemp(e.Name()) {
-				t.temps = append(t.temps, name)
-				continue
-			}
-			if depth == 0 && fi.Mode().IsRegular() {
-				if e.Name() == sessionMark {
-					continue
-				}
-				if end, ok := leaseEnd(e.Name()); ok {
-					if end.After(s.now) {
-						t.leased = true
-					} else {
-						t.leases = append(t.leases, name)
-					}
-					continue
-				}
-			}
-			if t.newest.Before(fi.ModTime()) {
-				t.newest = fi.ModTime()
-			}
-			if depth == 1 && s.isEntry(session, dir, e.Name()) {
-				t.entries = append(t.entries, name)
-				t.bytes += fi.Size()
+	if err := cmp.Or(ctx.Err(), s.b.step.Before("readdir", path.Join(t.session, dir))); err != nil {
+		fail(err)
+		return
+	}
+	if depth > maxDepth {
+		fail(&LimitError{What: "folders in folders of a session", Got: int64(depth), Max: maxDepth})
+		return
+	}
+	all, err := readDir(root, ".")
+	if err != nil {
+		fail(err)
+	}
+	for _, e := range all {
+		name := path.Join(dir, e.Name())
+		if e.IsDir() {
+			if depth == 0 && slug.Made(norm.NFC.String(e.Name())) {
+				t.folders = append(t.folders, e.Name())
 			} else {
 				t.foreign = append(t.foreign, name)
 			}
+			sub, err := openFolder(root, e.Name())
+			if err != nil {
+				fail(err)
+				continue
+			}
+			s.walk(ctx, t, sub, name, depth+1)
+			sub.Close()
+			continue
 		}
-	}
-	walk(session, 0)
-	if len(t.entries)+len(t.foreign) == 0 {
-		if fi, err := s.b.root.Lstat(path.Join(session, sessionMark)); err != nil {
+		fi, err := root.Lstat(e.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
 			fail(err)
-		} else {
+			continue
+		}
+		if len(t.entries)+len(t.foreign) == 0 || t.newest.Before(fi.ModTime()) {
 			t.newest = fi.ModTime()
 		}
+		ours := false
+		if depth == 1 {
+			if ours, err = s.isEntry(root, t.session, dir, e.Name()); err != nil {
+				fail(err)
+			}
+		}
+		if ours {
+			t.entries = append(t.entries, found{dir, e.Name(), fi})
+			t.bytes += fi.Size()
+		} else {
+			t.foreign = append(t.foreign, name)
+		}
 	}
-	return t
 }
 
-// isEntry reports whether a file is an entry that a board wrote, changed since or not.
-func (s *sweeper) isEntry(session, dir, base string) bool {
+// isEntry reports whether a file in the task's folder root is an entry.
+func (s *sweeper) isEntry(root *os.Root, session, task, base string) (bool, error) {
 	n, ok := entryfile.ParseName(norm.NFC.String(base))
 	if !ok {
-		return false
+		return false, nil
 	}
-	f, _, err := atomicfile.OpenRegular(s.b.root, path.Join(dir, base), os.O_RDONLY)
-	if err != nil {
-		return false
+	f, _, err := atomicfile.OpenRegular(root, base, os.O_RDONLY)
+	if errors.Is(err, atomicfile.ErrNotRegular) || errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
 	}
 	defer f.Close()
-	head, err := io.ReadAll(io.LimitReader(f, entryfile.MaxHeader))
-	if err != nil {
-		return false
+	line, err := bufio.NewReader(io.LimitReader(f, entryfile.MaxHeader)).ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		return false, nil
+	} else if err != nil {
+		return false, err
 	}
-	_, _, err = parseEntry(norm.NFC.String(session), norm.NFC.String(path.Base(dir)), n, head)
-	return err == nil
+	_, err = parseEntry(session, norm.NFC.String(task), n, line)
+	return err == nil, nil
 }
 
 // removeSession removes the entries of a session, then what folders are empty,
-// and last its mark. The session's lock must be held.
-func (s *sweeper) removeSession(name string, t tree, item *SweepItem) {
+// and last its mark. Only empty folders can be removed, so what a writer adds in
+// this moment stays. The session's lock must be held.
+func (s *sweeper) removeSession(root *os.Root, t *tree, item *SweepItem) {
 	item.Files, item.Bytes = 0, 0
+	fail := func(err error) { item.Action, item.Reason, item.Err = SweepKeep, SweepFailed, err }
 	// Once the entries are gone the mark alone has the session's age, should this
 	// sweep not come to its end.
-	_ = s.b.root.Chtimes(path.Join(name, sessionMark), t.newest, t.newest)
-	for _, e := range t.entries {
-		fi, err := s.b.root.Lstat(e)
-		if err == nil && fi.ModTime().After(t.newest) {
-			err = fmt.Errorf("%w: it was changed in this moment", ErrConflict)
-		}
-		if err == nil {
-			err = s.remove(e)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			item.Action, item.Reason, item.Err = SweepKeep, SweepFailed, cmp.Or(item.Err, err)
-			continue
-		}
-		item.Files++
-		item.Bytes += fi.Size()
-	}
-	if item.Err != nil {
+	if err := s.b.root.Chtimes(markOf(t.session), t.newest, t.newest); err != nil {
+		fail(err)
 		return
 	}
+	// All of them are looked at again first: it goes as a whole or not at all.
+	for _, remove := range []bool{false, true} {
+		for _, e := range t.entries {
+			if err := s.removeEntry(root, e, remove); err != nil {
+				fail(err)
+				return
+			}
+			if remove {
+				item.Files++
+				item.Bytes += e.info.Size()
+			}
+		}
+	}
 	for _, dir := range t.folders {
-		if err := s.remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !s.holds(dir) {
-			item.Action, item.Reason, item.Err = SweepKeep, SweepFailed, err
+		if err := s.removeEmpty(root, dir); err != nil {
+			fail(err)
 			return
 		}
 	}
-	if s.holds(name) {
-		return // things that are not ours are left, or a writer came
+	if err := s.removeEmpty(s.b.root, t.session); err != nil {
+		fail(err)
+		return
 	}
-	// From here on its name says that it is empty and ours, so that a sweep that is
-	// killed now leaves nothing that the next does not know.
-	gone := gonePrefix + rand.Text()
-	err := s.b.step.Before("rename", name)
-	if err == nil {
-		err = s.b.root.Rename(name, gone)
+	if _, err := s.b.root.Lstat(t.session); !errors.Is(err, fs.ErrNotExist) {
+		return // it holds what is not ours, or a writer came
 	}
-	if err == nil {
-		err = s.removeGone(gone)
+	if err := s.remove(markOf(t.session)); err != nil {
+		fail(err)
+		return
 	}
-	if err != nil {
-		item.Action, item.Reason, item.Err = SweepKeep, SweepFailed, err
-	}
+	s.b.forget(t.session, t.folders)
 }
 
-// holds reports whether a folder holds anything but a session's mark.
-func (s *sweeper) holds(dir string) bool {
-	names, err := s.b.list(dir)
-	if err != nil {
-		return true
-	}
-	return slices.ContainsFunc(names, func(n string) bool { return n != sessionMark })
-}
-
-// removeGone removes a session's folder that was emptied. A writer that came
-// too early for it finds its file gone and starts again.
-func (s *sweeper) removeGone(gone string) error {
-	names, err := s.b.list(gone)
+// removeEntry removes an entry, or only looks whether it could be, if it is still
+// the file that was found.
+func (s *sweeper) removeEntry(root *os.Root, e found, remove bool) error {
+	dir, err := openFolder(root, e.dir)
 	if err != nil {
 		return err
 	}
-	for _, n := range names {
-		file := path.Join(gone, n)
-		switch _, lease := leaseEnd(n); {
-		case n == sessionMark, lease:
-			err = s.remove(file)
-		case atomicfile.IsTemp(n):
-			_, err = atomicfile.Orphan(s.b.root, file, s.remove)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	defer dir.Close()
+	fi, err := dir.Lstat(e.base)
+	if err != nil {
+		return err
 	}
-	return s.remove(gone)
-}
-
-// remove removes a file or an empty folder, if the sweep is not only planned.
-func (s *sweeper) remove(name string) error {
-	if !s.do {
+	if !os.SameFile(fi, e.info) || !fi.ModTime().Equal(e.info.ModTime()) {
+		return fmt.Errorf("%w: %s was changed in this moment", ErrConflict, path.Join(e.dir, e.base))
+	}
+	if !remove {
 		return nil
 	}
-	if err := s.b.step.Before("remove", name); err != nil {
-		return err
+	return s.removeIn(dir, e.base)
+}
+
+// removeEmpty removes a folder if it is empty.
+func (s *sweeper) removeEmpty(root *os.Root, dir string) error {
+	err := s.removeIn(root, dir)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return s.b.root.Remove(name)
+	if names, lerr := list(root, dir); lerr == nil && len(names) > 0 {
+		return nil
+	}
+	return err
 }

@@ -81,6 +81,8 @@ func files(tb testing.TB, dir string) map[string]string {
 			all[rel] = "folder"
 		case !d.Type().IsRegular():
 			all[rel] = "special"
+		case regexp.MustCompile(`^\.tm/[^.]+$`).MatchString(filepath.ToSlash(rel)):
+			all[rel] = "mark" // its content is nobody's
 		default:
 			var b []byte
 			b, err = os.ReadFile(path)
@@ -455,7 +457,7 @@ func TestBoardRead(t *testing.T) {
 		for path, want := range map[string]error{
 			"": team.ErrInvalid, ".": team.ErrInvalid, "x": team.ErrInvalid, filepath.Dir(e.Path): team.ErrInvalid,
 			"s/t/notes.md":                           team.ErrInvalid,
-			".tm-session/x/01-a-b.md":                team.ErrInvalid,
+			".tm/x/01-a-b.md":                        team.ErrInvalid,
 			"s/t/01-a-b.md":                          team.ErrNotFound,
 			strings.Replace(e.Path, "01-", "02-", 1): team.ErrNotFound,
 			"../x/y/01-a-b.md":                       team.ErrDenied,
@@ -498,13 +500,26 @@ func TestBoardRead(t *testing.T) {
 		require.Len(t, entries(t, b, team.Filter{}), 1, "nor is it listed")
 	})
 	t.Run("a huge file in an entry's place", func(t *testing.T) {
-		path := filepath.Join(filepath.Dir(e.Path), "10-tester-x.md")
-		f, err := os.Create(path)
+		content, err := os.ReadFile(e.Path)
 		require.NoError(t, err)
-		require.NoError(t, f.Truncate(1<<40))
-		f.Close()
-		_, err = b.Read(t.Context(), path, team.Range{})
-		require.ErrorIs(t, err, team.ErrTooLarge)
+		header, _, _ := strings.Cut(string(content), "\n")
+		for head, want := range map[string]error{"": team.ErrInvalid, header + "\n": team.ErrTooLarge} {
+			path := strings.TrimSuffix(e.Path, ".md") + "-r2.md"
+			put(t, path, head)
+			require.NoError(t, os.Truncate(path, 1<<40))
+			_, err = b.Read(t.Context(), path, team.Range{})
+			require.ErrorIs(t, err, want)
+			_, err = openBoard(t, b.Dir(), &team.BoardOptions{MaxChars: team.NoLimit}).Read(t.Context(), path, team.Range{})
+			require.ErrorIs(t, err, want, "also without a limit")
+			bad := 0
+			for e, err := range b.Entries(t.Context(), team.Filter{}) {
+				if err != nil {
+					require.Equal(t, path, e.Path)
+					bad++
+				}
+			}
+			require.Equal(t, want == team.ErrTooLarge, bad == 1, "it is named if it looks like ours, and the listing goes on")
+		}
 	})
 }
 
@@ -550,7 +565,9 @@ func TestBoardPlaces(t *testing.T) {
 	gitDir := filepath.Join(repo, ".git")
 	mkdir(t, filepath.Join(gitDir, "worktrees", "wt"), filepath.Join(gitDir, "modules", "sub"), filepath.Join(repo, "a", "b"),
 		filepath.Join(repo, "sub"), filepath.Join(repo, "bare", ".git"))
-	put(t, filepath.Join(gitDir, "HEAD"), "ref: refs/heads/main\n")
+	for _, dir := range []string{"", "worktrees/wt", "modules/sub"} {
+		put(t, filepath.Join(gitDir, dir, "HEAD"), "ref: refs/heads/main\n")
+	}
 	t.Run("a repository, and a workspace below its root", func(t *testing.T) {
 		for _, workspace := range []string{repo, filepath.Join(repo, "a", "b"), filepath.Join(repo, "bare")} {
 			board, state := dirs(workspace)
@@ -596,21 +613,27 @@ func TestBoardPlaces(t *testing.T) {
 		broken := filepath.Join(t.TempDir(), "broken")
 		mkdir(t, broken)
 		for content, want := range map[string]string{"": "is no git file", "x": "is no git file", "gitdir: \n": "is no git file",
-			"gitdir: /nowhere/at/all\n": "git worktree repair"} {
+			"gitdir: /nowhere/at/all\n": "git worktree repair", "gitdir: " + t.TempDir() + "\n": "is no git directory"} {
 			put(t, filepath.Join(broken, ".git"), content)
 			_, err := team.BoardDir(broken)
 			require.ErrorContains(t, err, want)
+			require.ErrorIs(t, err, team.ErrInvalid)
 		}
 		_, err := team.BoardDir(filepath.Join(broken, "missing"))
-		require.ErrorIs(t, err, fs.ErrNotExist)
+		require.ErrorIs(t, err, team.ErrNotFound)
 		_, err = team.BoardDir(filepath.Join(broken, ".git"))
-		require.ErrorContains(t, err, "is not a folder")
+		require.ErrorIs(t, err, team.ErrInvalid)
 		_, err = team.OpenBoard(t.Context(), broken+"\n", nil)
 		require.ErrorIs(t, err, team.ErrInvalid)
 		_, err = team.OpenBoard(t.Context(), "", nil)
 		require.ErrorIs(t, err, team.ErrInvalid)
 		_, err = team.OpenBoard(t.Context(), filepath.Join(broken, ".git", "x"), nil)
-		require.Error(t, err)
+		require.ErrorIs(t, err, team.ErrInvalid)
+		for _, opts := range []team.BoardOptions{{MaxChars: -2}, {MaxFiles: -2}, {MaxTasks: -2}, {TTL: -time.Hour}} {
+			_, err = team.OpenBoard(t.Context(), filepath.Join(broken, "new"), &opts)
+			require.ErrorIs(t, err, team.ErrInvalid, "%+v", opts)
+		}
+		require.NoDirExists(t, filepath.Join(broken, "new"))
 	})
 }
 

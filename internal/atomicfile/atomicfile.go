@@ -45,6 +45,7 @@ type File struct {
 	step  Step
 	temp  string // path of the temporary file, "" once it is gone
 	f     *os.File
+	own   fs.FileInfo // of f
 	mtime time.Time
 
 	final string // the name that Link gave, and the file behind it
@@ -66,6 +67,10 @@ func Create(root *os.Root, dir string, step Step) (*File, error) {
 			return nil, err
 		}
 		file := &File{root: root, step: step, temp: temp, f: f}
+		if file.own, err = f.Stat(); err != nil {
+			file.Close()
+			return nil, err
+		}
 		ok, err := filelock.Try(f)
 		if ok || errors.Is(err, errors.ErrUnsupported) {
 			return file, nil
@@ -76,7 +81,7 @@ func Create(root *os.Root, dir string, step Step) (*File, error) {
 		}
 		// A sweep took it for a leftover in the instant before the lock.
 	}
-	return nil, fmt.Errorf("%s: no temporary file could be made", dir)
+	return nil, fmt.Errorf("%w: no temporary file could be made in %s; try again", fs.ErrExist, dir)
 }
 
 // WriteString adds to the content.
@@ -125,10 +130,15 @@ func (a *File) Link(name string) (linked bool, err error) {
 	if err = a.step.Before("link", name); err == nil {
 		err = a.root.Link(a.temp, name)
 	}
+	if errors.Is(err, fs.ErrExist) {
+		// A network file system may have done it and lost the answer.
+		if fi, serr := a.root.Lstat(name); serr == nil && os.SameFile(fi, a.own) {
+			err = nil
+		}
+	}
 	if err == nil {
-		a.final = name
-		a.info, err = a.f.Stat()
-		return true, err
+		a.final, a.info = name, a.own
+		return true, nil
 	}
 	if errors.Is(err, fs.ErrExist) || !noLinks(err) {
 		return false, err
@@ -223,7 +233,15 @@ func SyncDir(root *os.Root, dir string, step Step) error {
 }
 
 // IsTemp reports whether a file's base name is that of a temporary file.
-func IsTemp(base string) bool { return strings.HasPrefix(base, tempPrefix) }
+func IsTemp(base string) bool {
+	random, ok := strings.CutPrefix(base, tempPrefix)
+	return ok && IsRandom(random)
+}
+
+// IsRandom reports whether s looks like what crypto/rand.Text returns.
+func IsRandom(s string) bool {
+	return len(s) == 26 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+}
 
 // Orphan reports whether nobody is writing the temporary file name any more, and
 // calls remove, while nobody can, if so.
@@ -252,9 +270,21 @@ func noLinks(err error) bool {
 }
 
 // OpenRegular opens a regular file of root and nothing else: no link in the last
-// place, no named pipe that would hang, no device. A file that is swapped
-// for another in between is refused too.
-func OpenRegular(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
+// place, no named pipe that would hang, no device. What keeps being swapped for
+// another file while it is opened is refused too.
+func OpenRegular(root *os.Root, name string, flag int) (f *os.File, fi fs.FileInfo, err error) {
+	for range 8 {
+		f, fi, err = openRegular(root, name, flag)
+		if err != errSwapped {
+			return f, fi, err
+		}
+	}
+	return nil, nil, &fs.PathError{Op: "open", Path: name, Err: ErrNotRegular}
+}
+
+var errSwapped = errors.New("swapped")
+
+func openRegular(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
 	want, err := root.Lstat(name)
 	if err != nil {
 		return nil, nil, err
@@ -268,7 +298,7 @@ func OpenRegular(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, e
 	}
 	got, err := f.Stat()
 	if err == nil && !os.SameFile(want, got) {
-		err = &fs.PathError{Op: "open", Path: name, Err: ErrNotRegular}
+		err = errSwapped
 	}
 	if err != nil {
 		f.Close()

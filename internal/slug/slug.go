@@ -64,6 +64,15 @@ func Word(raw string, max int) (word string, exact bool, err error) {
 	return strings.ReplaceAll(marked(raw, max), "-", "_"), false, nil
 }
 
+// Made reports whether Name can have made name.
+func Made(name string) bool {
+	readable, digest, marked := strings.Cut(name, mark)
+	if !marked {
+		return check(name) == nil && plain(name, MaxRaw)
+	}
+	return readable != "" && len(digest) == digestLen && strings.Trim(digest, "0123456789abcdefghijklmnopqrstuv") == ""
+}
+
 // RawName returns the name that Name left exact, and false for a marked one.
 func RawName(name string) (string, bool) {
 	if strings.Contains(name, mark) {
@@ -169,7 +178,9 @@ func marked(raw string, max int) string {
 			sep = true
 		}
 	}
-	readable := strings.Trim(cut(b.String(), max-digestLen-len(mark)), "-_")
+	// What was dropped in between may leave letters that compose.
+	readable := norm.NFC.String(b.String())
+	readable = strings.Trim(cut(readable, max-digestLen-len(mark)), "-_")
 	if readable == "" {
 		readable = "x"
 	}

@@ -70,7 +70,7 @@ func folded(s string) string { return norm.NFKD.String(cases.Fold().String(norm.
 
 func FuzzName(f *testing.F) {
 	for _, s := range []string{"a/b", "a-b", "A-B", "é", "e\u0301", "..", "con", "x-r7", "설계", "ß", "ss",
-		strings.Repeat("架", 100), strings.Repeat("a", 78) + "🚀", "ı", "i", "ﬀ", "ff", "code-reviewer", "code_reviewer"} {
+		strings.Repeat("架", 100), strings.Repeat("a", 78) + "🚀", "ı", "i", "ﬀ", "ff", "code-reviewer", "code_reviewer", "가\u0301\u11a8"} {
 		f.Add(s, "a-b")
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
@@ -83,8 +83,14 @@ func FuzzName(f *testing.F) {
 				na == "" || reserved(na) || roundSuffix(na) {
 				t.Errorf("%q became %q", a, na)
 			}
+			if !norm.NFC.IsNormalString(na) {
+				t.Errorf("%q became %q, which is not composed", a, na)
+			}
 			if strings.HasPrefix(na, mark) || exact == strings.Contains(na, mark) {
 				t.Errorf("%q became %q, exact %v", a, na, exact)
+			}
+			if !Made(strings.ReplaceAll(na, "_", "-")) && !Made(na) {
+				t.Errorf("Made(%q) = false", na)
 			}
 			nb, _, err := fn(b, 32)
 			if err == nil && a != b && folded(na) == folded(nb) {

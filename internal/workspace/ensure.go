@@ -61,7 +61,7 @@ func Ensure(dir string) (string, error) {
 		}
 		if fi.Mode()&fs.ModeSymlink != 0 {
 			if links++; links > 40 {
-				return "", &fs.PathError{Op: "open", Path: dir, Err: errors.New("too many symbolic links")}
+				return "", fmt.Errorf("%w: %s has too many symbolic links", ErrBroken, dir)
 			}
 			target, err := os.Readlink(next)
 			if err != nil {
@@ -78,17 +78,22 @@ func Ensure(dir string) (string, error) {
 			continue
 		}
 		if !fi.IsDir() {
-			return "", &fs.PathError{Op: "open", Path: next, Err: errors.New("is not a folder")}
+			return "", fmt.Errorf("%w: %s is not a folder", ErrBroken, next)
 		}
 		at, parent = next, fi
 	}
-	if !ownedByUs(parent) {
-		return "", foreign(at, parent)
+	return at, Check(at, parent)
+}
+
+// Check refuses a folder that is not ours, or that everybody can write to.
+func Check(dir string, fi fs.FileInfo) error {
+	if !ownedByUs(fi) {
+		return foreign(dir, fi)
 	}
-	if shared(parent) {
-		return "", fmt.Errorf("%s: %w: everybody can write to it; run: chmod 700 %s", at, ErrForeign, at)
+	if shared(fi) {
+		return fmt.Errorf("%s: %w: everybody can write to it; run: chmod 700 %s", dir, ErrForeign, dir)
 	}
-	return at, nil
+	return nil
 }
 
 func foreign(path string, fi fs.FileInfo) error {

@@ -37,3 +37,12 @@ func ownerOf(fi fs.FileInfo) string {
 
 // shared reports whether everybody can write to a folder.
 func shared(fi fs.FileInfo) bool { return fi.IsDir() && fi.Mode().Perm()&0o002 != 0 }
+
+// Links returns how many names a file has. One of ours with another name could
+// be anywhere.
+func Links(fi fs.FileInfo) int {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return int(st.Nlink)
+	}
+	return 1
+}

@@ -16,6 +16,9 @@ import (
 	"strings"
 )
 
+// ErrBroken says that a workspace is not what it looks like.
+var ErrBroken = errors.New("broken workspace")
+
 // Dir returns the folder called name of the workspace: inside the git
 // directory that the workspace belongs to, or else, outside git, a folder of its own
 // under name in the system's folder for temporary files. It creates nothing.
@@ -32,7 +35,7 @@ func Dir(workspace, name string) (string, error) {
 	if fi, err := os.Stat(abs); err != nil {
 		return "", err
 	} else if !fi.IsDir() {
-		return "", &fs.PathError{Op: "open", Path: abs, Err: errors.New("is not a folder")}
+		return "", fmt.Errorf("%w: %s is not a folder", ErrBroken, abs)
 	}
 	git, err := gitDir(abs)
 	if err != nil {
@@ -56,8 +59,7 @@ func gitDir(dir string) (string, error) {
 		path := filepath.Join(dir, ".git")
 		switch fi, err := os.Stat(path); {
 		case err == nil && fi.IsDir():
-			// Git itself passes by a folder without HEAD.
-			if _, err := os.Lstat(filepath.Join(path, "HEAD")); err == nil {
+			if isGitDir(path) {
 				return path, nil
 			}
 		case err == nil && fi.Mode().IsRegular():
@@ -73,6 +75,13 @@ func gitDir(dir string) (string, error) {
 	}
 }
 
+// isGitDir reports whether git takes dir for a git directory: it passes by a
+// folder without HEAD.
+func isGitDir(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, "HEAD"))
+	return err == nil
+}
+
 func followGitFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -86,14 +95,14 @@ func followGitFile(path string) (string, error) {
 	target, ok := bytes.CutPrefix(b, []byte("gitdir: "))
 	dir := strings.TrimRight(string(target), "\r\n")
 	if !ok || dir == "" || strings.ContainsAny(dir, "\x00\n") {
-		return "", fmt.Errorf("%s: is no git file (want \"gitdir: <path>\"); repair or remove it", path)
+		return "", fmt.Errorf("%w: %s is no git file (want \"gitdir: <path>\"); repair or remove it", ErrBroken, path)
 	}
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(filepath.Dir(path), dir)
 	}
-	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
-		return "", fmt.Errorf("%s: points to %s, which is no folder; "+
-			"after moving a work tree run: git worktree repair", path, dir)
+	if !isGitDir(dir) {
+		return "", fmt.Errorf("%w: %s points to %q, which is no git directory; "+
+			"after moving a work tree run: git worktree repair", ErrBroken, path, dir)
 	}
 	return filepath.Clean(dir), nil
 }
