@@ -205,25 +205,25 @@ type Draft struct {
 // An Entry is one deliverable on the board. Entries of the same role and topic
 // in a task are rounds of one another: they share the ordinal.
 type Entry struct {
-	Path    string // absolute; hand this on
-	Session string
-	Task    string
-	Topic   string
-	Role    Role
-	Ordinal int
-	Round   int
-	Size    int64     // of the file, in bytes, header line included
-	SHA256  string    // of the body, in lower-case hex
-	Time    time.Time // when it was written, in UTC, to the millisecond
+	Path    string    `json:"path"` // absolute; hand this on
+	Session string    `json:"session"`
+	Task    string    `json:"task"`
+	Topic   string    `json:"topic"`
+	Role    Role      `json:"role"`
+	Ordinal int       `json:"ordinal"`
+	Round   int       `json:"round"`
+	Size    int64     `json:"size"`   // of the file, in bytes, header line included
+	SHA256  string    `json:"sha256"` // of the body, in lower-case hex
+	Time    time.Time `json:"time"`   // when it was written, in UTC, to the millisecond
 
 	// Changed says that the body is no longer the one that was written. Entries
 	// finds that out; Read refuses such an entry.
-	Changed bool
+	Changed bool `json:"changed,omitempty"`
 
 	// InPlace says, after a Write, that the file system has no hard links: the
 	// entry was created under its name and filled there. Nothing was overwritten,
 	// but a reader may have seen a part of it.
-	InPlace bool
+	InPlace bool `json:"inPlace,omitempty"`
 }
 
 // Ref returns a reference to the entry for a signal.

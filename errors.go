@@ -132,9 +132,9 @@ func (e *RecipientError) Error() string {
 	to := quoteName(e.To)
 	switch {
 	case len(e.Candidates) > 0:
-		return fmt.Sprintf("role %s is not that of exactly one session in your team; name one of the sessions %v", to, e.Candidates)
+		return fmt.Sprintf("role %s is not that of exactly one session in your team; name one of the sessions %s", to, someOf(e.Candidates))
 	case len(e.Near) > 0:
-		return fmt.Sprintf("no session or role %s on the roster; near: %s", to, strings.Join(e.Near, ", "))
+		return fmt.Sprintf("no session or role %s on the roster; near: %s", to, someOf(e.Near))
 	default:
 		return fmt.Sprintf("no session or role %s on the roster; enrol it first", to)
 	}
@@ -143,6 +143,19 @@ func (e *RecipientError) Error() string {
 // Is reports whether target is ErrUnknownRecipient or ErrNotFound.
 func (e *RecipientError) Is(target error) bool {
 	return target == ErrUnknownRecipient || target == ErrNotFound
+}
+
+// someOf lists the first names.
+func someOf[T ~string](names []T) string {
+	const most = 8
+	var quoted []string
+	for _, n := range names[:min(len(names), most)] {
+		quoted = append(quoted, quoteName(string(n)))
+	}
+	if n := len(names) - most; n > 0 {
+		quoted = append(quoted, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(quoted, ", ")
 }
 
 func withAdvice(s, advice string) string {

@@ -3,8 +3,11 @@ package team
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // SessionID names one conversation on a host: OpenCode's look like "ses_…".
@@ -19,8 +22,8 @@ type Role string
 // A Caller is who makes a call: which session, in which role. It comes from the
 // host that runs the agent, never from what a model wrote.
 type Caller struct {
-	Session SessionID
-	Role    Role
+	Session SessionID `json:"session"`
+	Role    Role      `json:"role"`
 }
 
 type callerKey struct{}
@@ -45,7 +48,24 @@ func callerOf(ctx context.Context) (Caller, error) {
 		return c, &InvalidError{What: "caller", Why: "is not in the context, or has no role", Offset: -1,
 			Advice: "set it with WithCaller where the host calls in"}
 	}
-	return c, nil
+	return c, errors.Join(checkName("caller's role", string(c.Role)), checkName("caller's session", string(c.Session)))
+}
+
+// maxName is the longest session, role or key, in bytes.
+const maxName = 256
+
+// checkName refuses what cannot be the name of a session or a role. An empty one is
+// for the caller to judge.
+func checkName(what, name string) error {
+	switch {
+	case !utf8.ValidString(name):
+		return &InvalidError{What: what, Why: "is not UTF-8", Offset: invalidAt(name)}
+	case strings.IndexFunc(name, breaksLine) >= 0:
+		return &InvalidError{What: what, Why: "has a control character or a line break", Offset: strings.IndexFunc(name, breaksLine)}
+	case len(name) > maxName:
+		return &LimitError{What: what + " bytes", Got: int64(len(name)), Max: maxName}
+	}
+	return nil
 }
 
 // The host ports. There is no interface that sums them up: a host that has no
@@ -112,8 +132,8 @@ type Delivery string
 
 // The deliveries, by the host's own words (OpenCode 2.0).
 const (
-	Steer Delivery = "steer" // at the next step of the turn that is running
-	Later Delivery = "queue" // when the session is idle, one at a time
+	DeliverySteer Delivery = "steer" // at the next step of the turn that is running
+	DeliveryQueue Delivery = "queue" // when the session is idle, one at a time
 )
 
 // Delivered is a host's account of a note.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"path/filepath"
 	"strings"
 	"time"
@@ -21,15 +22,18 @@ const (
 	DefaultMaxAttempts = 5
 	DefaultLease       = time.Minute
 
+	// MaxFrameTokens is what the provenance, the addresses and the references of
+	// a rendered signal may cost on top of its summary and body.
+	MaxFrameTokens = 1024
+
 	maxRefs = 16
-	maxKey  = 256 // bytes
 )
 
 // SignalOptions change what a SignalChannel refuses and how it hands out. The
 // zero value has the defaults.
 type SignalOptions struct {
 	// MaxTokens is the cap of a signal's summary and body together, by
-	// EstimateTokens. Zero means DefaultMaxTokens.
+	// EstimateTokens, as FormatSignal renders them. Zero means DefaultMaxTokens.
 	MaxTokens int
 
 	// MaxPending is how many signals an inbox holds that are not settled. Zero
@@ -40,8 +44,8 @@ type SignalOptions struct {
 	// letter. Zero means DefaultMaxAttempts.
 	MaxAttempts int
 
-	// Lease is how long a received signal is the receiver's alone. Zero means
-	// DefaultLease.
+	// Lease is how long a received signal is the receiver's alone, if
+	// ReceiveOptions do not say. Zero means DefaultLease.
 	Lease time.Duration
 }
 
@@ -49,8 +53,8 @@ type SignalOptions struct {
 // about order; Seq does.
 type SignalID string
 
-// Kind says what a signal is for: a small word, of letters, digits, "-" and
-// "_". The four below are those that a team's work needs; more are welcome.
+// Kind says what a signal is for: at most 32 of the characters a to z, 0 to 9, "-"
+// and "_". The four below are those that a team's work needs; more are welcome.
 type Kind string
 
 // The kinds.
@@ -65,15 +69,16 @@ const (
 // is long goes on a Board, and a Ref leads there.
 type Signal struct {
 	Kind     Kind      `json:"kind"`
-	Summary  string    `json:"summary"`           // one line, not empty
-	Body     string    `json:"body,omitempty"`    // UTF-8
-	Refs     []Ref     `json:"refs,omitempty"`    // at most 16
-	ReplyTo  SignalID  `json:"replyTo,omitempty"` //
-	Delivery Delivery  `json:"delivery"`          // Steer if empty
-	Expires  time.Time `json:"expires,omitzero"`  // not handed out from then on; zero is never
+	Summary  string    `json:"summary"`        // one line, not empty
+	Body     string    `json:"body,omitempty"` // UTF-8
+	Refs     []Ref     `json:"refs,omitempty"` // at most 16
+	ReplyTo  SignalID  `json:"replyTo,omitempty"`
+	Delivery Delivery  `json:"delivery"`         // DeliverySteer if empty
+	Expires  time.Time `json:"expires,omitzero"` // not handed out from then on, to the millisecond; zero is never
 
 	// Key makes a repeated Send harmless: the same key from the same session
-	// to the same inbox admits one signal. At most 256 bytes; empty is none.
+	// to the same inbox admits one signal. A repeated Send passes the same
+	// signal, Expires too. At most 256 bytes of one line; empty is none.
 	Key string `json:"key,omitempty"`
 
 	// What follows is set by Send, whatever the caller put there.
@@ -102,13 +107,13 @@ type Ref struct {
 // It is safe for use by several goroutines, and any number of channels may
 // share a store.
 type SignalChannel struct {
-	store Store
-	opts  SignalOptions
-	key   SignalKey
+	store  Store
+	opts   SignalOptions
+	secret SignalSecret
 }
 
 // OpenSignals opens the channel in store. All channels in one store share its
-// roster and its key for FormatSignal, which the first makes. The caller keeps the
+// roster and its secret for FormatSignal, which the first makes. The caller keeps the
 // store open as long as the channel is used, and closes it.
 func OpenSignals(ctx context.Context, store Store, opts *SignalOptions) (*SignalChannel, error) {
 	if store == nil {
@@ -122,11 +127,12 @@ func OpenSignals(ctx context.Context, store Store, opts *SignalOptions) (*Signal
 	setDefault(&c.opts.MaxPending, DefaultMaxPending)
 	setDefault(&c.opts.MaxAttempts, DefaultMaxAttempts)
 	setDefault(&c.opts.Lease, DefaultLease)
-	if c.opts.Lease < 0 {
-		return nil, edge("inbox.open", "", &InvalidError{What: "lease", Why: "is negative", Offset: -1})
+	if c.opts.Lease < 0 || c.opts.MaxTokens < NoLimit || c.opts.MaxPending < NoLimit || c.opts.MaxAttempts < NoLimit {
+		return nil, edge("inbox.open", "", &InvalidError{What: "signal option", Why: "is negative", Offset: -1,
+			Advice: "NoLimit turns a limit off"})
 	}
 	var err error
-	c.key, err = loadKey(ctx, store)
+	c.secret, err = loadSecret(ctx, store)
 	if err != nil {
 		return nil, edge("inbox.open", "", err)
 	}
@@ -149,7 +155,7 @@ type Sent struct {
 // leading to nobody, or to several, is a *RecipientError; a key that was used for
 // another signal is ErrConflict; a malformed signal is ErrInvalid. Nothing was sent
 // when Send returns an error, unless that is ErrUnknownOutcome: then send again
-// with the same key.
+// with the same key. Without a Key a second Send is a second signal.
 func (c *SignalChannel) Send(ctx context.Context, to string, s Signal) (Sent, error) {
 	sent, err := c.send(ctx, []string{to}, s)
 	if err != nil {
@@ -177,7 +183,10 @@ func (c *SignalChannel) send(ctx context.Context, to []string, s Signal) ([]Sent
 	s.From, s.Seq, s.To = caller, 0, ""
 	s.Sent = time.Now().UTC().Truncate(time.Millisecond)
 	if s.Delivery == "" {
-		s.Delivery = Steer
+		s.Delivery = DeliverySteer
+	}
+	if !s.Expires.IsZero() {
+		s.Expires = s.Expires.UTC().Truncate(time.Millisecond)
 	}
 	if err := c.check(s); err != nil {
 		return nil, err
@@ -189,7 +198,7 @@ func (c *SignalChannel) send(ctx context.Context, to []string, s Signal) ([]Sent
 	batches := make([]Batch, len(sessions))
 	for i, session := range sessions {
 		s.ID, s.To = newSignalID(), session
-		item, err := encodeSignal(c.key, s)
+		item, err := c.encode(s)
 		if err != nil {
 			return nil, err
 		}
@@ -224,14 +233,37 @@ func (c *SignalChannel) append(ctx context.Context, batches []Batch) ([][]Receip
 
 // check refuses a signal that is malformed or over the cap.
 func (c *SignalChannel) check(s Signal) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if !s.Expires.IsZero() && !s.Expires.After(s.Sent) {
+		return &InvalidError{What: "expiry", Why: "is over already", Offset: -1}
+	}
+	var text strings.Builder
+	escapeTo(&text, s.Summary, true)
+	escapeTo(&text, s.Body, false)
+	if n := EstimateTokens(text.String()); over(n, c.opts.MaxTokens) {
+		return &LimitError{What: "signal tokens", Got: int64(n), Max: int64(c.opts.MaxTokens), TooLarge: true,
+			Advice: "write the text to the board and refer to the entry"}
+	}
+	s.Summary, s.Body = "", ""
+	if n := frameCost(s); over(n, MaxFrameTokens) {
+		return &LimitError{What: "tokens of a signal's references and addresses", Got: int64(n), Max: MaxFrameTokens, TooLarge: true,
+			Advice: "write an entry that lists them, and refer to that"}
+	}
+	return nil
+}
+
+// check refuses a signal that is malformed, to be sent or as it was stored.
+func (s Signal) check() error {
 	bad := func(what, why string) error { return &InvalidError{What: what, Why: why, Offset: -1} }
 	if !isWord(string(s.Kind)) {
-		return bad("kind", "is not a small word of at most 32 letters, digits, - and _")
+		return bad("kind", "is not of at most 32 of the characters a-z, 0-9, - and _")
 	}
 	if strings.TrimSpace(s.Summary) == "" {
 		return bad("summary", "is empty")
 	}
-	for _, text := range []struct{ what, s string }{{"summary", s.Summary}, {"body", s.Body}, {"key", s.Key}} {
+	for _, text := range []struct{ what, s string }{{"summary", s.Summary}, {"body", s.Body}} {
 		if !utf8.ValidString(text.s) {
 			return &InvalidError{What: text.what, Why: "is not UTF-8", Offset: invalidAt(text.s)}
 		}
@@ -240,17 +272,21 @@ func (c *SignalChannel) check(s Signal) error {
 		return &InvalidError{What: "summary", Why: "has a control character or a line break", Offset: i,
 			Advice: "a summary is one line; the rest goes into the body"}
 	}
-	if s.Delivery != Steer && s.Delivery != Later {
-		return bad("delivery", fmt.Sprintf("is neither %q nor %q", Steer, Later))
+	for _, name := range []struct{ what, s string }{
+		{"sender's session", string(s.From.Session)}, {"sender's role", string(s.From.Role)}, {"receiver", string(s.To)}, {"key", s.Key},
+	} {
+		if err := checkName(name.what, name.s); err != nil {
+			return err
+		}
+	}
+	if s.Delivery != DeliverySteer && s.Delivery != DeliveryQueue {
+		return bad("delivery", fmt.Sprintf("is neither %q nor %q", DeliverySteer, DeliveryQueue))
 	}
 	if s.ReplyTo != "" && !isSignalID(s.ReplyTo) {
 		return bad("reply-to", "is not the id of a signal")
 	}
-	if !s.Expires.IsZero() && !s.Expires.After(s.Sent) {
-		return bad("expiry", "is over already")
-	}
-	if len(s.Key) > maxKey {
-		return &LimitError{What: "signal key bytes", Got: int64(len(s.Key)), Max: maxKey}
+	if y := s.Expires.Year(); y < 1 || y > 9999 {
+		return bad("expiry", "is not in the years 1 to 9999")
 	}
 	if len(s.Refs) > maxRefs {
 		return &LimitError{What: "signal references", Got: int64(len(s.Refs)), Max: maxRefs,
@@ -262,11 +298,13 @@ func (c *SignalChannel) check(s Signal) error {
 			return bad("reference", "is not an absolute path with the SHA-256 and the size of a file")
 		}
 	}
-	if n := EstimateTokens(s.Summary + s.Body); over(n, c.opts.MaxTokens) {
-		return &LimitError{What: "signal tokens", Got: int64(n), Max: int64(c.opts.MaxTokens), TooLarge: true,
-			Advice: "write the text to the board and refer to the entry"}
-	}
 	return nil
+}
+
+// frameCost returns what s costs in a context at most, whatever its Seq will be.
+func frameCost(s Signal) int {
+	s.Seq = math.MaxUint64
+	return EstimateTokens(FormatSignal(SignalSecret{}, s))
 }
 
 // ReceiveOptions say what to receive. The zero value waits for one signal.
@@ -277,8 +315,13 @@ type ReceiveOptions struct {
 	// Budget is the most that the signals may cost in the receiver's context,
 	// in tokens of what FormatSignal makes of them. Zero means no bound. If the
 	// first signal alone costs more, nothing is received and the *LimitError has
-	// its cost.
+	// its cost; no signal costs more than its sender's MaxTokens and MaxFrameTokens
+	// together.
 	Budget int
+
+	// Lease is how long the signals are the receiver's alone; zero means the
+	// channel's. A model's turn can be long: rather too long than too short.
+	Lease time.Duration
 
 	// NoWait makes Receive return none instead of waiting.
 	NoWait bool
@@ -288,15 +331,15 @@ type ReceiveOptions struct {
 // handed out again. Ack it when it is dealt with.
 type Received struct {
 	Signal
-	Attempt int       // 1 the first time
-	Until   time.Time // when the lease ends
-
-	token string
+	Attempt int       `json:"attempt"` // 1 the first time
+	Until   time.Time `json:"until"`   // when the lease ends
+	Token   string    `json:"token"`   // proves that the lease is the receiver's; opaque
 }
 
 // Receive takes the next signals out of the caller's inbox, in order, and waits
 // for one if there is none. It returns at least one, unless NoWait is set, and ctx.Err()
-// if that ends first.
+// if that ends first. A session that is not on the roster is ErrNotFound: nobody
+// could send to it.
 //
 // A stored signal that cannot be read becomes a dead letter, and the ones
 // behind it move up.
@@ -315,12 +358,19 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 	if opts != nil {
 		o = *opts
 	}
-	if o.Max < 0 || o.Budget < 0 {
+	if o.Max < 0 || o.Budget < 0 || o.Lease < 0 {
 		return nil, &InvalidError{What: "receive options", Why: "are negative", Offset: -1}
+	}
+	setDefault(&o.Lease, c.opts.Lease)
+	caller, _ := CallerFrom(ctx)
+	if _, err := c.member(ctx, caller.Session); errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("%w: the session is not on the roster; enrol it first", ErrNotFound)
+	} else if err != nil {
+		return nil, err
 	}
 	for {
 		claims, err := c.store.Claim(ctx, queue, ClaimOptions{
-			Max: max(o.Max, 1), Budget: o.Budget, Lease: c.opts.Lease, MaxAttempts: max(c.opts.MaxAttempts, 0), Wait: !o.NoWait,
+			Max: max(o.Max, 1), Budget: o.Budget, Lease: o.Lease, MaxAttempts: max(c.opts.MaxAttempts, 0), Wait: !o.NoWait,
 		})
 		if err != nil {
 			return nil, err
@@ -330,12 +380,12 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 			s, err := decodeSignal(claim.Item, claim.Seq)
 			if err != nil {
 				bury := Settlement{Seq: claim.Seq, Token: claim.Token, Verdict: VerdictBury, Reason: "damaged: " + err.Error()}
-				if err := c.store.Settle(ctx, queue, bury); err != nil {
-					return got, err
-				}
+				if err := c.store.Settle(ctx, queue, bury); err != nil && len(claims) == 1 {
+					return nil, err
+				} // else its lease brings it back, and the good ones are not held up
 				continue
 			}
-			got = append(got, Received{Signal: s, Attempt: claim.Attempt, Until: claim.Until, token: claim.Token})
+			got = append(got, Received{Signal: s, Attempt: claim.Attempt, Until: claim.Until, Token: claim.Token})
 		}
 		if len(got) > 0 || len(claims) == 0 {
 			return got, nil
@@ -347,35 +397,59 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 // alone. One whose lease ended is ErrConflict, since it may be in other hands
 // by now, and whoever has it acks it; the *SettleError has its Seq.
 func (c *SignalChannel) Ack(ctx context.Context, received ...Received) error {
+	return c.settle(ctx, "inbox.ack", Settlement{Verdict: VerdictAck}, received)
+}
+
+// Extend makes the leases of received signals end d from now. Errors are those of Ack.
+func (c *SignalChannel) Extend(ctx context.Context, d time.Duration, received ...Received) error {
+	return c.settle(ctx, "inbox.extend", Settlement{Verdict: VerdictExtend, Delay: d}, received)
+}
+
+// Release gives received signals back: they are handed out again, in their old
+// place, after d. Errors are those of Ack.
+func (c *SignalChannel) Release(ctx context.Context, d time.Duration, received ...Received) error {
+	return c.settle(ctx, "inbox.release", Settlement{Verdict: VerdictRelease, Delay: d}, received)
+}
+
+func (c *SignalChannel) settle(ctx context.Context, op string, what Settlement, received []Received) error {
 	queue, err := ownQueue(ctx)
 	caller, _ := CallerFrom(ctx)
 	if err == nil {
 		settlements := make([]Settlement, len(received))
 		for i, r := range received {
-			settlements[i] = Settlement{Seq: r.Seq, Token: r.token, Verdict: VerdictAck}
+			settlements[i] = what
+			settlements[i].Seq, settlements[i].Token = r.Seq, r.Token
 		}
 		err = c.store.Settle(ctx, queue, settlements...)
 	}
-	return edge("inbox.ack", string(caller.Session), err)
+	return edge(op, string(caller.Session), err)
+}
+
+// A Queued signal lies in an inbox.
+type Queued struct {
+	Signal
+	State   ItemState `json:"state"`   // ItemPending or ItemClaimed
+	Attempt int       `json:"attempt"` // how often it was handed out
 }
 
 // Pending yields what the caller's inbox holds that is not settled, in order,
 // and changes nothing: no attempt is counted, no lease begins.
-func (c *SignalChannel) Pending(ctx context.Context) iter.Seq2[Signal, error] {
-	return func(yield func(Signal, error) bool) {
+func (c *SignalChannel) Pending(ctx context.Context) iter.Seq2[Queued, error] {
+	return func(yield func(Queued, error) bool) {
 		queue, err := ownQueue(ctx)
+		caller, _ := CallerFrom(ctx)
 		if err != nil {
-			yield(Signal{}, edge("inbox.pending", "", err))
+			yield(Queued{}, edge("inbox.pending", string(caller.Session), err))
 			return
 		}
 		for item, err := range c.store.Items(ctx, queue, ListOptions{}) {
-			var s Signal
+			q := Queued{State: item.State, Attempt: item.Attempt}
 			if err == nil {
-				if s, err = decodeSignal(item.Item, item.Seq); err != nil {
+				if q.Signal, err = decodeSignal(item.Item, item.Seq); err != nil {
 					continue // Receive buries it
 				}
 			}
-			if !yield(s, edge("inbox.pending", queue, err)) || err != nil {
+			if !yield(q, edge("inbox.pending", string(caller.Session), err)) || err != nil {
 				return
 			}
 		}
@@ -420,7 +494,7 @@ func ownQueue(ctx context.Context) (string, error) {
 		return "", &InvalidError{What: "caller", Why: "is not in the context, or has no session", Offset: -1,
 			Advice: "set it with WithCaller where the host calls in"}
 	}
-	return inboxQueue(caller.Session), nil
+	return inboxQueue(caller.Session), checkName("caller's session", string(caller.Session))
 }
 
 func newSignalID() SignalID { return SignalID("sig_" + strings.ToLower(rand.Text())) }
@@ -430,7 +504,7 @@ func isSignalID(id SignalID) bool {
 	return ok && len(rest) == 26 && isWord(rest)
 }
 
-// isWord reports whether s is a small word of at most 32 letters, digits, - and _.
+// isWord reports whether s is what a Kind may be.
 func isWord(s string) bool {
 	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
@@ -438,22 +512,31 @@ func isWord(s string) bool {
 // breaksLine reports whether r can end a line or command a terminal.
 func breaksLine(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 
-// encodeSignal makes the item that stores s. Its digest covers what the
-// caller chose, so that a repeated Send can be told from another signal.
-func encodeSignal(key SignalKey, s Signal) (Item, error) {
-	chosen := s
-	chosen.ID, chosen.Sent = "", time.Time{}
-	same, err := json.Marshal(chosen)
-	if err != nil {
-		return Item{}, err
-	}
+// encode makes the item that stores s.
+func (c *SignalChannel) encode(s Signal) (Item, error) {
 	data, err := json.Marshal(s)
 	if err != nil {
 		return Item{}, err
 	}
-	item := Item{ID: string(s.ID), Digest: hexDigest(same), Cost: EstimateTokens(FormatSignal(key, s)), Expires: s.Expires, Data: data}
+	// The digest covers what the caller chose, so that a repeated Send can be told
+	// from another signal. A field that is added here must be left out where it is
+	// empty, or the keys of signals that are stored already would conflict.
+	chosen, err := json.Marshal(struct {
+		Role     Role      `json:"role"`
+		Kind     Kind      `json:"kind"`
+		Summary  string    `json:"summary"`
+		Body     string    `json:"body"`
+		Refs     []Ref     `json:"refs"`
+		ReplyTo  SignalID  `json:"replyTo"`
+		Delivery Delivery  `json:"delivery"`
+		Expires  time.Time `json:"expires"`
+	}{s.From.Role, s.Kind, s.Summary, s.Body, s.Refs, s.ReplyTo, s.Delivery, s.Expires})
+	if err != nil {
+		return Item{}, err
+	}
+	item := Item{ID: string(s.ID), Digest: hexDigest(chosen), Cost: frameCost(s), Expires: s.Expires, Data: data}
 	if s.Key != "" {
-		item.Key = string(s.From.Session) + "\x00" + s.Key
+		item.Key = string(s.From.Session) + "\x00" + s.Key // neither has a control character
 	}
 	return item, nil
 }
@@ -463,9 +546,9 @@ func decodeSignal(item Item, seq Seq) (Signal, error) {
 	if err := json.Unmarshal(item.Data, &s); err != nil {
 		return Signal{}, err
 	}
-	if string(s.ID) != item.ID || s.Kind == "" {
-		return Signal{}, errors.New("not a signal")
+	if string(s.ID) != item.ID {
+		return Signal{}, errors.New("it has another id")
 	}
 	s.Seq = seq
-	return s, nil
+	return s, s.check()
 }

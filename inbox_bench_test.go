@@ -28,7 +28,7 @@ func BenchmarkFormatSignal(b *testing.B) {
 		b.Run(fmt.Sprintf("body=%dB", size), func(b *testing.B) {
 			var text string
 			for b.Loop() {
-				text = team.FormatSignal(team.SignalKey{1}, s)
+				text = team.FormatSignal(team.SignalSecret{1}, s)
 			}
 			b.SetBytes(int64(len(text)))
 			b.ReportMetric(float64(len(text)), "context-B/op")
@@ -37,10 +37,10 @@ func BenchmarkFormatSignal(b *testing.B) {
 }
 
 func BenchmarkParseSignal(b *testing.B) {
-	text := team.FormatSignal(team.SignalKey{1}, sampleSignal())
+	text := team.FormatSignal(team.SignalSecret{1}, sampleSignal())
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		if _, err := team.ParseSignal(team.SignalKey{1}, text); err != nil {
+		if _, err := team.ParseSignal(team.SignalSecret{1}, text); err != nil {
 			b.Fatal(err)
 		}
 	}

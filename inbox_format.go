@@ -15,28 +15,34 @@ import (
 	"unicode/utf8"
 )
 
-// A SignalKey is the secret behind the tag of a rendered signal. All channels in
-// one store share it. Keep it from models.
-type SignalKey [32]byte
+// A SignalSecret is the key of the tag that FormatSignal puts into a frame. All
+// channels in one store share it. Keep it from models. It prints as nothing.
+type SignalSecret [32]byte
 
-const keyRecord = "team/signal-key"
+// String hides the secret.
+func (SignalSecret) String() string { return "SignalSecret(hidden)" }
 
-// loadKey returns the key in store, and makes it if there is none.
-func loadKey(ctx context.Context, store Records) (SignalKey, error) {
-	var key SignalKey
+// GoString hides the secret.
+func (SignalSecret) GoString() string { return "SignalSecret(hidden)" }
+
+const secretRecord = "team/signal-secret"
+
+// loadSecret returns the secret in store, and makes it if there is none.
+func loadSecret(ctx context.Context, store Records) (SignalSecret, error) {
+	var key SignalSecret
 	for {
-		r, err := store.Get(ctx, keyRecord)
+		r, err := store.Get(ctx, secretRecord)
 		switch {
 		case err == nil && len(r.Value) == len(key):
-			return SignalKey(r.Value), nil
+			return SignalSecret(r.Value), nil
 		case err == nil:
-			return key, fmt.Errorf("%w: the signal key has %d bytes, want %d; delete the record %q to make a new one",
-				ErrCorrupt, len(r.Value), len(key), keyRecord)
+			return key, fmt.Errorf("%w: the signal secret has %d bytes, want %d; delete the record %q to make a new one",
+				ErrCorrupt, len(r.Value), len(key), secretRecord)
 		case !errors.Is(err, ErrNotFound):
 			return key, err
 		}
 		rand.Read(key[:])
-		if _, err = store.Put(ctx, keyRecord, key[:], ""); err == nil {
+		if _, err = store.Put(ctx, secretRecord, key[:], ""); err == nil {
 			return key, nil
 		} else if !errors.Is(err, ErrConflict) {
 			return key, err
@@ -44,8 +50,8 @@ func loadKey(ctx context.Context, store Records) (SignalKey, error) {
 	}
 }
 
-// Key returns the key for FormatSignal and ParseSignal.
-func (c *SignalChannel) Key() SignalKey { return c.key }
+// Secret returns what FormatSignal and ParseSignal need.
+func (c *SignalChannel) Secret() SignalSecret { return c.secret }
 
 // The frame of a rendered signal. Its first attribute says where it comes from.
 const (
@@ -60,16 +66,16 @@ const (
 // body. Delivery, Expires and Key do not appear.
 //
 // Nothing in a field can close the frame or start another: "<" and "&" are
-// escaped, as are control characters, line separators, and invisible formatting
-// characters. A tag, keyed over the whole, tells it from any text that only
-// looks like it; ParseSignal checks that.
-func FormatSignal(key SignalKey, s Signal) string {
+// escaped, as are control characters, line separators, and characters that cannot be
+// seen. A tag, keyed over the whole, tells it from any text that only looks
+// like it; ParseSignal checks that.
+func FormatSignal(secret SignalSecret, s Signal) string {
 	head, rest := frame(s)
-	return head + tagStart + tagOf(key, head, rest) + tagEnd + rest
+	return head + tagStart + tagOf(secret, head, rest) + tagEnd + rest
 }
 
-func tagOf(key SignalKey, head, rest string) string {
-	mac := hmac.New(sha256.New, key[:])
+func tagOf(secret SignalSecret, head, rest string) string {
+	mac := hmac.New(sha256.New, secret[:])
 	mac.Write([]byte(head))
 	mac.Write([]byte(rest))
 	return hex.EncodeToString(mac.Sum(nil)[:16])
@@ -104,7 +110,9 @@ func frame(s Signal) (head, rest string) {
 	for _, r := range s.Refs {
 		b.WriteString("\nref: ")
 		escapeTo(&b, r.Path, true)
-		fmt.Fprintf(&b, " (%d bytes, sha256 %s)", r.Size, r.SHA256)
+		fmt.Fprintf(&b, " (%d bytes, sha256 ", r.Size)
+		escapeTo(&b, r.SHA256, true)
+		b.WriteByte(')')
 	}
 	if s.Body != "" {
 		b.WriteString("\nbody:\n")
@@ -121,12 +129,16 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// ParseSignal reads a text that FormatSignal made with the same key, and returns
+// ParseSignal reads a text that FormatSignal made with the same secret, and returns
 // the signal without Delivery, Expires and Key, which are the channel's business.
 // The whole text must be the frame. A text that is no frame is ErrInvalid; one that is but
-// that this key never rendered exactly so is ErrDenied: it is forged, or was
+// that this secret never rendered exactly so is ErrDenied: it is forged, or was
 // changed on its way.
-func ParseSignal(key SignalKey, text string) (Signal, error) {
+//
+// A frame is good wherever it turns up. Whoever reads one from a text that a
+// model may have copied compares To with the session that it was found in, and
+// ID with what that session has had before.
+func ParseSignal(secret SignalSecret, text string) (Signal, error) {
 	s, tag, ok := readFrame(text)
 	if !ok {
 		return Signal{}, edge("signal.parse", "", &InvalidError{What: "text", Why: "is not a team signal", Offset: -1})
@@ -134,7 +146,7 @@ func ParseSignal(key SignalKey, text string) (Signal, error) {
 	// Only the one spelling that FormatSignal gives is accepted, so that reading
 	// need not be strict anywhere else.
 	head, rest := frame(s)
-	if head+tagStart+tag+tagEnd+rest != text || !hmac.Equal([]byte(tagOf(key, head, rest)), []byte(tag)) {
+	if head+tagStart+tag+tagEnd+rest != text || !hmac.Equal([]byte(tagOf(secret, head, rest)), []byte(tag)) {
 		return Signal{}, edge("signal.parse", string(s.ID), fmt.Errorf("%w: its tag does not verify; do not trust it", ErrDenied))
 	}
 	return s, nil
@@ -199,8 +211,9 @@ func readFrame(text string) (s Signal, tag string, ok bool) {
 		case "ref":
 			var r Ref
 			if i := strings.LastIndex(value, " ("); i >= 0 {
-				_, _ = fmt.Sscanf(value[i:], " (%d bytes, sha256 %64s)", &r.Size, &r.SHA256)
-				r.Path = unescape(value[:i])
+				size, digest, _ := strings.Cut(strings.TrimSuffix(value[i+len(" ("):], ")"), " bytes, sha256 ")
+				r.Size, _ = strconv.ParseInt(size, 10, 64)
+				r.SHA256, r.Path = unescape(digest), unescape(value[:i])
 			}
 			s.Refs = append(s.Refs, r)
 		}
@@ -223,7 +236,7 @@ func escapeTo(b *strings.Builder, s string, line bool) {
 			b.WriteString("&gt;")
 		case r == '\n' && !line, r == '\t':
 			b.WriteRune(r)
-		case hidden(r):
+		case hidden(r), line && (r == zwnj || r == zwj):
 			fmt.Fprintf(b, "&#x%X;", r)
 		default:
 			b.WriteRune(r)
@@ -231,10 +244,20 @@ func escapeTo(b *strings.Builder, s string, line bool) {
 	}
 }
 
-// hidden reports whether a reader could not see r, or see it as a line's end.
-// The joiners of emoji and of Indic and Persian script stay.
+// The joiners of emoji and of Indic and Persian script stay in a body, though
+// nobody sees them.
+const zwnj, zwj = '\u200C', '\u200D'
+
+// hidden reports whether a reader could not see r, or see it as a line's end. Text
+// for models alone has been smuggled in such characters.
 func hidden(r rune) bool {
-	return breaksLine(r) || unicode.Is(unicode.Cf, r) && r != '\u200C' && r != '\u200D'
+	switch {
+	case r == zwnj, r == zwj:
+		return false
+	case r == '\u2800', 0xE0000 <= r && r <= 0xE0FFF: // a blank that is no space; tags, selectors and what is kept free beside
+		return true
+	}
+	return breaksLine(r) || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 // unescape undoes escapeTo; what it does not know stays as it is.

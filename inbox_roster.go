@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // A Member is a session on the roster.
@@ -31,11 +30,11 @@ func (c *SignalChannel) enrol(ctx context.Context, m Member) error {
 	for _, name := range []struct{ what, s string }{
 		{"session", string(m.Session)}, {"role", string(m.Role)}, {"parent", string(m.Parent)},
 	} {
-		switch {
-		case name.s == "" && name.what != "parent":
+		if name.s == "" && name.what != "parent" {
 			return &InvalidError{What: name.what, Why: "is empty", Offset: -1}
-		case !utf8.ValidString(name.s) || strings.IndexFunc(name.s, breaksLine) >= 0 || len(name.s) > maxKey:
-			return &InvalidError{What: name.what, Why: "is not UTF-8 of one line and at most 256 bytes", Offset: -1}
+		}
+		if err := checkName(name.what, name.s); err != nil {
+			return err
 		}
 	}
 	if m.Session == m.Parent {
@@ -95,8 +94,11 @@ func (c *SignalChannel) resolve(ctx context.Context, from SessionID, to []string
 	var sessions []SessionID
 	var roster []Member // read at most once, and only for roles
 	for _, address := range to {
-		if address == "" || !utf8.ValidString(address) || len(address) > maxKey || strings.IndexFunc(address, breaksLine) >= 0 {
-			return nil, &RecipientError{To: address}
+		if address == "" {
+			return nil, &InvalidError{What: "recipient", Why: "is empty", Offset: -1}
+		}
+		if checkName("recipient", address) != nil {
+			return nil, &RecipientError{To: address} // nobody can have this name
 		}
 		m, err := c.member(ctx, SessionID(address))
 		if errors.Is(err, ErrNotFound) {
@@ -121,7 +123,12 @@ func (c *SignalChannel) resolve(ctx context.Context, from SessionID, to []string
 }
 
 func resolveRole(roster []Member, from SessionID, role string) (SessionID, error) {
-	lead, enrolled := leadOf(roster, from)
+	parents := make(map[SessionID]SessionID, len(roster))
+	for _, m := range roster {
+		parents[m.Session] = m.Parent
+	}
+	_, enrolled := parents[from]
+	lead := leadOf(parents, from)
 	var found, others []SessionID
 	var names []string
 	for _, m := range roster {
@@ -130,7 +137,7 @@ func resolveRole(roster []Member, from SessionID, role string) (SessionID, error
 		if !strings.EqualFold(string(m.Role), role) {
 			continue
 		}
-		if l, _ := leadOf(roster, m.Session); !enrolled || l == lead {
+		if !enrolled || leadOf(parents, m.Session) == lead {
 			found = append(found, m.Session)
 		} else {
 			others = append(others, m.Session)
@@ -148,32 +155,36 @@ func resolveRole(roster []Member, from SessionID, role string) (SessionID, error
 	}
 }
 
-// leadOf returns the session at the top of session's chain of parents, and
-// whether session is on the roster.
-func leadOf(roster []Member, session SessionID) (SessionID, bool) {
-	enrolled := false
-	for range len(roster) + 1 { // a circle of parents ends too
-		i := slices.IndexFunc(roster, func(m Member) bool { return m.Session == session })
-		if i < 0 {
+// leadOf returns the session at the top of session's chain of parents.
+func leadOf(parents map[SessionID]SessionID, session SessionID) SessionID {
+	const most = 100 // a circle of parents ends too
+	for range most {
+		parent := parents[session]
+		if parent == "" {
 			break
 		}
-		enrolled = true
-		if roster[i].Parent == "" {
-			break
-		}
-		session = roster[i].Parent
+		session = parent
 	}
-	return session, enrolled
+	return session
 }
 
-// near returns up to five names that resemble name, best first.
+// near returns up to five names that resemble name, best first. Nobody misspells
+// a name that is very long.
 func near(name string, names []string) []string {
+	const longest = 64
+	if len(name) > longest {
+		return nil
+	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	distance := make(map[string]int, len(names))
 	names = slices.DeleteFunc(names, func(s string) bool {
+		most := max(2, len(name)/3)
+		if d := len(s) - len(name); d > most || -d > most {
+			return true
+		}
 		distance[s] = editDistance(strings.ToLower(name), strings.ToLower(s))
-		return distance[s] > max(2, len(name)/3)
+		return distance[s] > most
 	})
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(distance[a], distance[b]) })
 	return names[:min(len(names), 5)]

@@ -59,7 +59,7 @@ func TestSignalRoundTrip(t *testing.T) {
 		Kind: team.KindSettled, Summary: "API is ready", Body: "two open questions",
 		Refs:     []team.Ref{{Path: "/board/s/t/01-architect-api.md", SHA256: strings.Repeat("0a", 32), Size: 1234}},
 		ReplyTo:  team.SignalID("sig_" + strings.Repeat("a", 26)),
-		Delivery: team.Later, Expires: time.Now().Add(time.Hour).UTC().Truncate(time.Second), Key: "once",
+		Delivery: team.DeliveryQueue, Expires: time.Now().Add(time.Hour).UTC().Truncate(time.Second), Key: "once",
 		// What a caller must not decide:
 		ID: "sig_mine", From: team.Caller{Session: "ses_user", Role: "user"}, To: "ses_x", Seq: 99, Sent: time.Unix(1, 0),
 	}
@@ -111,14 +111,13 @@ func TestSignalsHaveOneOrder(t *testing.T) {
 }
 
 func TestSignalOrderIsNotTheClock(t *testing.T) {
-	// In a bubble the clock starts in the year 2000: the second signal is sent
-	// decades "before" the first, and still comes second.
+	// The clock was set back by decades between the two, and the second comes second.
 	store := new(memstore.Store)
 	c, err := team.OpenSignals(t.Context(), store, nil)
 	require.NoError(t, err)
 	require.NoError(t, c.Enrol(t.Context(), team.Member{Session: "ses_lead", Role: "lead"}))
 	send(t, c, "tester", "lead", note("first"))
-	data, err := json.Marshal(map[string]any{"id": "sig_x", "kind": "note", "summary": "second", "sent": "2000-01-01T00:00:00Z"})
+	data, err := json.Marshal(map[string]any{"id": "sig_x", "kind": "note", "summary": "second", "sent": "2000-01-01T00:00:00Z", "delivery": "steer"})
 	require.NoError(t, err)
 	_, err = store.Append(t.Context(), "inbox/ses_lead", []team.Item{{ID: "sig_x", Data: data}}, 0)
 	require.NoError(t, err)
@@ -187,6 +186,8 @@ func TestSignalMalformedIsRefused(t *testing.T) {
 		"summary is not UTF-8":         func(s *team.Signal) { s.Summary = "\xff" },
 		"body is not UTF-8 at byte 2":  func(s *team.Signal) { s.Body = "ab\xff" },
 		"key is not UTF-8":             func(s *team.Signal) { s.Key = "\xff" },
+		"key has a control":            func(s *team.Signal) { s.Key = "a\x00b" },
+		"expiry is not in the years":   func(s *team.Signal) { s.Expires = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
 		"delivery is neither":          func(s *team.Signal) { s.Delivery = "now" },
 		"reply-to":                     func(s *team.Signal) { s.ReplyTo = "msg_1" },
 		"expiry is over":               func(s *team.Signal) { s.Expires = time.Now().Add(-time.Second) },
@@ -222,7 +223,9 @@ func TestSignalUnknownRecipient(t *testing.T) {
 	who, ok := errors.AsType[*team.RecipientError](err)
 	require.True(t, ok)
 	require.Equal(t, "reviewer", who.Near[0])
-	for _, to := range []string{"", "general", "ses_nobody", "\xff", "a\nb"} {
+	_, err = c.Send(as(t.Context(), "lead"), "", note("x"))
+	require.ErrorIs(t, err, team.ErrInvalid)
+	for _, to := range []string{strings.Repeat("x", 257), "general", "ses_nobody", "\xff", "a\nb"} {
 		_, err := c.Send(as(t.Context(), "lead"), to, note("x"))
 		require.ErrorIs(t, err, team.ErrUnknownRecipient, "%q", to)
 	}
@@ -357,7 +360,7 @@ func TestSignalReceiveKeepsToABudget(t *testing.T) {
 		send(t, c, "tester", "lead", note(fmt.Sprint("signal ", i)))
 	}
 	for s := range c.Pending(lead) {
-		cost = max(cost, team.EstimateTokens(team.FormatSignal(c.Key(), s)))
+		cost = max(cost, team.EstimateTokens(team.FormatSignal(c.Secret(), s.Signal)))
 	}
 	_, err := c.Receive(lead, &team.ReceiveOptions{Max: 9, Budget: cost / 2})
 	limit, ok := errors.AsType[*team.LimitError](err)
@@ -425,7 +428,7 @@ func TestSignalDamagedBecomesADeadLetter(t *testing.T) {
 
 func TestSignalKeyIsSharedByAllChannelsOfAStore(t *testing.T) {
 	store := new(memstore.Store)
-	keys := make([]team.SignalKey, 20)
+	keys := make([]team.SignalSecret, 20)
 	var wg sync.WaitGroup
 	for i := range keys {
 		wg.Go(func() {
@@ -434,7 +437,7 @@ func TestSignalKeyIsSharedByAllChannelsOfAStore(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			keys[i] = c.Key()
+			keys[i] = c.Secret()
 		})
 	}
 	wg.Wait()
@@ -443,7 +446,7 @@ func TestSignalKeyIsSharedByAllChannelsOfAStore(t *testing.T) {
 		require.NotZero(t, key)
 	}
 	damaged := new(memstore.Store)
-	_, err := damaged.Put(t.Context(), "team/signal-key", []byte("short"), "")
+	_, err := damaged.Put(t.Context(), "team/signal-secret", []byte("short"), "")
 	require.NoError(t, err)
 	_, err = team.OpenSignals(t.Context(), damaged, nil)
 	require.ErrorIs(t, err, team.ErrCorrupt)
@@ -504,4 +507,106 @@ func (f *failing) Get(ctx context.Context, key string) (team.Record, error) {
 		return team.Record{}, f.fail
 	}
 	return f.Store.Get(ctx, key)
+}
+
+// Nothing that a model chooses makes a signal cost more than the cap and the frame.
+func TestSignalCostIsBounded(t *testing.T) {
+	c, _ := newTeam(t, nil)
+	digest := strings.Repeat("0", 64)
+	for what, change := range map[string]func(*team.Signal){
+		"invisible characters": func(s *team.Signal) { s.Body = strings.Repeat("\u200b", 2000) },
+		"escaped characters":   func(s *team.Signal) { s.Body = strings.Repeat("<", 2000) },
+		"a long summary":       func(s *team.Signal) { s.Summary = strings.Repeat("&", 600) },
+		"a body in a path": func(s *team.Signal) {
+			s.Refs = []team.Ref{{Path: "/" + strings.Repeat("prose ", 2000), SHA256: digest}}
+		},
+	} {
+		s := note("x")
+		change(&s)
+		_, err := c.Send(as(t.Context(), "tester"), "lead", s)
+		require.ErrorIs(t, err, team.ErrTooLarge, what)
+	}
+	s := note("x")
+	s.Body = strings.Repeat("界", 511)
+	for len(s.Refs) < 16 {
+		s.Refs = append(s.Refs, team.Ref{Path: "/" + strings.Repeat("p", 120), SHA256: digest, Size: 1})
+	}
+	send(t, c, "tester", "lead", s)
+	got, err := c.Receive(as(t.Context(), "lead"), &team.ReceiveOptions{Budget: team.DefaultMaxTokens + team.MaxFrameTokens})
+	require.NoError(t, err, "a budget of both always moves")
+	require.LessOrEqual(t, team.EstimateTokens(team.FormatSignal(c.Secret(), got[0].Signal)), team.DefaultMaxTokens+team.MaxFrameTokens)
+}
+
+func TestSignalCallerIsChecked(t *testing.T) {
+	c, _ := newTeam(t, nil)
+	for _, caller := range []team.Caller{{Session: "ses_\xff", Role: "r"}, {Session: "s\x00", Role: "r"}, {Session: "s", Role: "r\n"},
+		{Session: "s"}, {Role: "r"}, {Session: team.SessionID(strings.Repeat("s", 257)), Role: "r"}} {
+		ctx := team.WithCaller(t.Context(), caller)
+		_, err := c.Send(ctx, "lead", note("x"))
+		require.Error(t, err, "%+v", caller)
+	}
+	require.Empty(t, pending(t, c, "lead"))
+	_, err := c.Receive(as(t.Context(), "stranger"), nil)
+	require.ErrorIs(t, err, team.ErrNotFound, "who is not on the roster would wait for ever")
+	require.ErrorContains(t, err, "enrol")
+}
+
+func TestSignalLeaseIsExtendedAndReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, &team.SignalOptions{Lease: time.Minute})
+		send(t, c, "tester", "lead", note("long work"))
+		lead := as(t.Context(), "lead")
+		got, err := c.Receive(lead, &team.ReceiveOptions{Lease: time.Hour})
+		require.NoError(t, err)
+		require.Equal(t, time.Now().Add(time.Hour).UnixMilli(), got[0].Until.UnixMilli())
+		require.NoError(t, c.Extend(lead, 3*time.Hour, got...))
+		time.Sleep(2 * time.Hour)
+		none, err := c.Receive(lead, &team.ReceiveOptions{NoWait: true})
+		require.NoError(t, err)
+		require.Empty(t, none)
+
+		// A tool process without memory acks what it wrote down.
+		data, err := json.Marshal(got[0])
+		require.NoError(t, err)
+		var back team.Received
+		require.NoError(t, json.Unmarshal(data, &back))
+		require.NoError(t, c.Release(lead, time.Minute, back))
+		for s := range c.Pending(lead) {
+			require.Equal(t, []any{team.ItemPending, 1}, []any{s.State, s.Attempt})
+		}
+		start := time.Now()
+		again, err := c.Receive(lead, nil)
+		require.NoError(t, err)
+		require.Equal(t, time.Minute, time.Since(start))
+		require.NoError(t, c.Ack(lead, again...))
+	})
+}
+
+func TestSignalExpiresInAnyZone(t *testing.T) {
+	c, _ := newTeam(t, nil)
+	s := note("x")
+	s.Key, s.Expires = "k", time.Now().Add(time.Hour)
+	first := send(t, c, "tester", "lead", s)
+	s.Expires = s.Expires.In(time.FixedZone("far", 13*3600))
+	require.Equal(t, first.ID, send(t, c, "tester", "lead", s).ID, "the same instant is the same signal")
+}
+
+func TestSignalSecretDoesNotPrint(t *testing.T) {
+	c, _ := newTeam(t, nil)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		require.Contains(t, fmt.Sprintf(verb, c.Secret()), "hidden")
+	}
+}
+
+func TestSignalNamesAreFoundQuickly(t *testing.T) {
+	c, _ := newTeam(t, nil)
+	for i := range 2000 {
+		m := team.Member{Session: team.SessionID(fmt.Sprintf("ses_%0200d", i)), Role: "helper", Parent: team.SessionID(fmt.Sprintf("ses_%0200d", i-1))}
+		require.NoError(t, c.Enrol(t.Context(), m))
+	}
+	_, err := c.Send(as(t.Context(), "lead"), strings.Repeat("x", 250), note("x"))
+	require.ErrorIs(t, err, team.ErrUnknownRecipient)
+	_, err = c.Send(as(t.Context(), "lead"), "helper", note("x"))
+	require.ErrorIs(t, err, team.ErrUnknownRecipient)
+	require.Less(t, len(err.Error()), 3000, "not all 2000 are named in the text")
 }

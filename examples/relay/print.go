@@ -84,7 +84,7 @@ type account struct {
 // account compares what the lead saw with the same signals that carry the
 // bodies instead of references.
 func (r *relay) account(ctx context.Context, out outcome) (account, error) {
-	key := r.signals.Key()
+	key := r.signals.Secret()
 	a := account{Signals: len(out.seen)}
 	for _, s := range out.seen {
 		a.SignalTokens += team.EstimateTokens(team.FormatSignal(key, s))
