@@ -29,7 +29,7 @@
 // A board entry has at most 200 000 characters, a session 200 entries and 40
 // tasks; a signal 512 estimated tokens and 16 references; an inbox 1000 signals that
 // are not settled. What is over a limit is refused whole, with the numbers in a
-// *LimitError, and changes nothing. The limits are options.
+// *LimitError, and changes nothing. All but the references' are options.
 //
 // # Concurrency
 //

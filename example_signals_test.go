@@ -31,8 +31,15 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	signals.Enrol(ctx, team.Member{Session: "ses_lead", Role: "lead"})
-	signals.Enrol(ctx, team.Member{Session: "ses_a1", Role: "architect", Parent: "ses_lead"})
+	// The roster says who exists; a role means a session of the sender's own team.
+	for _, m := range []team.Member{
+		{Session: "ses_lead", Role: "lead"},
+		{Session: "ses_a1", Role: "architect", Parent: "ses_lead"},
+	} {
+		if err := signals.Enrol(ctx, m); err != nil {
+			log.Fatal(err)
+		}
+	}
 
 	// In the architect's tool call. The host says who calls.
 	architect := team.WithCaller(ctx, team.Caller{Session: "ses_a1", Role: "architect"})
