@@ -20,6 +20,7 @@ const childVar = "TEAM_TEST_CHILD"
 var children = map[string]func(args []string) error{
 	"board-writers": childBoardWriters,
 	"board-loop":    childBoardLoop,
+	"trail":         childTrail,
 }
 
 func TestMain(m *testing.M) {
