@@ -42,6 +42,10 @@ var importTable = map[string]row{
 
 	"memstore":  {code: []string{""}, test: []string{"storetest"}},
 	"storetest": {code: []string{""}, test: []string{"memstore"}},
+	"sqlitestore": {
+		code: []string{"", "github.com/ncruces/go-sqlite3", "github.com/fsnotify/fsnotify", "golang.org/x/sys/..."},
+		test: []string{"storetest"},
+	},
 
 	"examples/relay": {code: []string{"", "memstore"}},
 }

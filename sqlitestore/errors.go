@@ -1,0 +1,110 @@
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/teamchan/team"
+)
+
+// A BusyError says that other processes held the file's lock all the while.
+// Nothing was written; the same call may be made again.
+type BusyError struct {
+	Waited time.Duration
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("other processes held the lock of the store for %v; nothing was written, try again",
+		e.Waited.Round(time.Millisecond))
+}
+
+// Temporary is true: the same call may succeed later.
+func (e *BusyError) Temporary() bool { return true }
+
+// A SchemaError says that a newer version of this package wrote the file.
+// Nothing in it was changed.
+type SchemaError struct {
+	Got, Max int // the file's version, and the newest that is understood
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("the file has schema version %d, this program knows %d at most; "+
+		"use a newer version of the program, or another path", e.Got, e.Max)
+}
+
+// Is reports whether target is errors.ErrUnsupported.
+func (e *SchemaError) Is(target error) bool { return target == errors.ErrUnsupported }
+
+// A FormatError says that a file is no store: not SQLite's, or some other
+// program's. Nothing in it was changed.
+type FormatError struct {
+	Why string
+}
+
+func (e *FormatError) Error() string {
+	return "the file is not a store of this library (" + e.Why + "); use another path"
+}
+
+// Is reports whether target is team.ErrDenied.
+func (e *FormatError) Is(target error) bool { return target == team.ErrDenied }
+
+// A NetworkError says that a file lies on a network file system, where several
+// machines cannot share SQLite's write-ahead log: it would be damaged. It is an
+// errors.ErrUnsupported.
+type NetworkError struct {
+	Path string
+	FS   string // "nfs", "smb", …
+}
+
+func (e *NetworkError) Error() string {
+	return fmt.Sprintf("%s is on a network file system (%s), where a write-ahead log is not safe; "+
+		"use a path on a local disk, or set Options.AllowNetwork in every process", e.Path, e.FS)
+}
+
+// Is reports whether target is errors.ErrUnsupported.
+func (e *NetworkError) Is(target error) bool { return target == errors.ErrUnsupported }
+
+// translate gives SQLite's error the kind that a caller can act on.
+func translate(err error) error {
+	switch {
+	case err == nil || !fromSQLite(err):
+		return err
+	case errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
+		return fmt.Errorf("%w; stop all writers and restore a backup: %w", team.ErrCorrupt, err)
+	case errors.Is(err, sqlite3.FULL):
+		return fmt.Errorf("the disk is full; free some space and try again: %w", err)
+	default:
+		return err
+	}
+}
+
+// unwritten says that a write changed nothing.
+func unwritten(err error) error {
+	return fmt.Errorf("nothing was written: %w", translate(err))
+}
+
+// unknown says that nobody can tell whether a write was made.
+func unknown(err error) error {
+	return fmt.Errorf("%w, make the same call again to settle it: %w", team.ErrUnknownOutcome, err)
+}
+
+func invalid(what, why string) error {
+	return &team.InvalidError{What: what, Why: why, Offset: -1}
+}
+
+// maxBytes is the largest value: SQLite works in a memory of its own, of which one
+// value takes several times its size.
+const maxBytes = 64 << 20
+
+func checkSize(what string, n int) error {
+	if n <= maxBytes {
+		return nil
+	}
+	return &team.LimitError{
+		What: what, Got: int64(n), Max: maxBytes, TooLarge: true,
+		Advice: "put it into a file and store its path",
+	}
+}

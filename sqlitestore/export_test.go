@@ -1,0 +1,56 @@
+package sqlitestore
+
+import (
+	"context"
+	"testing"
+)
+
+// Seams for the tests outside of the package.
+
+// SetNetworkFS makes every folder look as if it were on file system name.
+func SetNetworkFS(tb testing.TB, name string, remote bool) {
+	old := networkFS
+	networkFS = func(string) (string, bool) { return name, remote }
+	tb.Cleanup(func() { networkFS = old })
+}
+
+// BeforeCommit and AfterCommit set hooks of a store that nobody uses yet.
+func (s *Store) BeforeCommit(f func())      { s.seam.beforeCommit = f }
+func (s *Store) AfterCommit(f func() error) { s.seam.afterCommit = f }
+
+// Exec runs sql on the writing connection of a store that nobody uses.
+func (s *Store) Exec(sql string) error { return s.w.db.Exec(sql) }
+
+// Migrate runs other migrations than those there are.
+func (s *Store) Migrate(steps ...string) error {
+	return migrate(s.w, append(migrations[:1:1], steps...))
+}
+
+// HoldReader keeps a connection in a read transaction, until the function is called.
+func (s *Store) HoldReader(ctx context.Context) (func(), error) {
+	c, err := s.reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.db.Exec(`BEGIN; SELECT count(*) FROM items`); err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = c.db.Exec(`ROLLBACK`)
+		s.giveBack(c)
+	}, nil
+}
+
+// Watching reports whether a watcher is there.
+func (s *Store) Watching() bool {
+	s.bell.mu.Lock()
+	defer s.bell.mu.Unlock()
+	return s.bell.watch != nil
+}
+
+// Queued is how many ops wait for a transaction.
+func (s *Store) Queued() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}

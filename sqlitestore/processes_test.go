@@ -1,0 +1,382 @@
+package sqlitestore_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/teamchan/team"
+	"github.com/teamchan/team/sqlitestore"
+)
+
+// scale makes a test smaller where everything is slower.
+func scale(n int) int {
+	switch {
+	case raceEnabled:
+		return max(n/4, 1)
+	case testing.Short():
+		return max(n/2, 1)
+	}
+	return n
+}
+
+// Field report: the first opening of a path by several processes at once fails,
+// since they change its pragmas at the same time.
+func TestOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	const processes = 8
+	rounds := scale(24)
+	every := 60 * time.Millisecond
+	dir := t.TempDir()
+	first := time.Now().Add(time.Second)
+	var all []*process
+	for i := range processes {
+		all = append(all, start(t, "opener", dir, fmt.Sprint("p", i), first.UnixNano(), every.Nanoseconds(), rounds))
+	}
+	for _, p := range all {
+		p.lines()
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("opener = %v, want every process to open every path", err)
+		}
+	}
+	for i := range rounds {
+		s := openAt(t, filepath.Join(dir, fmt.Sprint("new", i), "s.db"), nil)
+		n := 0
+		for _, err := range s.Items(t.Context(), "q", team.ListOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if n != processes {
+			t.Errorf("round %d: %d items, want one of each of %d processes", i, n, processes)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("round %d: Check = %v, want no error", i, err)
+		}
+	}
+}
+
+// Senders and receivers in many processes, killed at random and started again.
+func TestTorture(t *testing.T) {
+	t.Parallel()
+	const senders, lease = 8, 400 * time.Millisecond
+	each := scale(200)
+	path := filepath.Join(t.TempDir(), "s.db")
+	s := openAt(t, path, nil)
+
+	type sent struct {
+		id  string
+		seq team.Seq
+	}
+	acknowledged := make([]map[int]sent, senders)
+	stop := make(chan struct{})
+	var sending, rest sync.WaitGroup
+	for n := range senders {
+		acknowledged[n] = make(map[int]sent)
+		sending.Go(func() {
+			next, life := 0, 0
+			for next < each {
+				life++
+				p := start(t, "sender", path, fmt.Sprint("s", n), max(next-3, 0), each, life)
+				// Some live long enough to finish.
+				dies := next + 1 + rand.N(each)
+				for {
+					line, ok := p.line()
+					if !ok {
+						break
+					}
+					var i int
+					var r sent
+					if _, err := fmt.Sscan(line, &i, &r.id, &r.seq); err != nil {
+						break // the end of a line that was killed
+					}
+					if old, ok := acknowledged[n][i]; ok && old != r {
+						t.Errorf("sender %d: item %d was acknowledged as %v, and later as %v", n, i, old, r)
+					}
+					acknowledged[n][i] = r
+					if next = max(next, i+1); next >= dies {
+						_ = p.cmd.Process.Kill()
+					}
+				}
+				p.kill()
+			}
+		})
+	}
+	for n := range queues {
+		rest.Go(func() {
+			for {
+				p := start(t, "receiver", path, queueOf(n), lease)
+				alive := time.After(50*time.Millisecond + rand.N(600*time.Millisecond))
+				go func() {
+					select {
+					case <-alive:
+					case <-stop:
+					}
+					_ = p.cmd.Process.Kill()
+				}()
+				last := 0
+				for {
+					line, ok := p.line()
+					if !ok {
+						break
+					}
+					f := strings.Fields(line)
+					if len(f) < 4 {
+						break
+					}
+					seq, _ := strconv.Atoi(f[2])
+					if f[3] == "1" { // handed out for the first time: in order
+						if seq <= last {
+							t.Errorf("%s: seq %d was handed out after %d", f[0], seq, last)
+						}
+						last = seq
+					}
+				}
+				p.kill()
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	sending.Wait()
+	close(stop)
+	rest.Wait()
+
+	// What is left of killed receivers comes back.
+	for n := range queues {
+		drain(t, s, queueOf(n))
+	}
+	perSender := make([]int, senders)
+	byKey := make(map[string]team.StoredItem)
+	for n := range queues {
+		last := make(map[string]int)
+		for it, err := range s.Items(t.Context(), queueOf(n), team.ListOptions{Settled: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := byKey[it.Key]; ok {
+				t.Errorf("%s is there twice, want once", it.Key)
+			}
+			byKey[it.Key] = it
+			if it.State != team.ItemAcked {
+				t.Errorf("%s is %s, want acked", it.Key, it.State)
+			}
+			name, number, _ := strings.Cut(it.Key, "/")
+			i, _ := strconv.Atoi(number)
+			if i < last[name] {
+				t.Errorf("%s: item %d of %s lies behind item %d", queueOf(n), i, name, last[name])
+			}
+			last[name] = i
+			sender, _ := strconv.Atoi(name[1:])
+			perSender[sender]++
+		}
+	}
+	for n, got := range perSender {
+		if got != each {
+			t.Errorf("%d items of sender %d, want %d", got, n, each)
+		}
+		for i, want := range acknowledged[n] {
+			it := byKey[fmt.Sprintf("s%d/%d", n, i)]
+			if it.ID != want.id || it.Seq != want.seq {
+				t.Errorf("item %d of sender %d is %s, seq %d; acknowledged was %v", i, n, it.ID, it.Seq, want)
+			}
+		}
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check = %v, want no error", err)
+	}
+}
+
+// drain claims and acks until queue has nothing open.
+func drain(t *testing.T, s *sqlitestore.Store, queue string) {
+	t.Helper()
+	for {
+		open := 0
+		for _, err := range s.Items(t.Context(), queue, team.ListOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			open++
+		}
+		if open == 0 {
+			return
+		}
+		claims, err := s.Claim(t.Context(), queue, team.ClaimOptions{Max: 100, Lease: time.Minute, Wait: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []team.Settlement
+		for _, c := range claims {
+			list = append(list, team.Settlement{Seq: c.Seq, Token: c.Token, Verdict: team.VerdictAck})
+		}
+		if err := s.Settle(t.Context(), queue, list...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A read followed by a write, in several processes: nobody overwrites anybody.
+func TestPutFromProcesses(t *testing.T) {
+	const processes = 4
+	each := scale(60)
+	path := filepath.Join(t.TempDir(), "s.db")
+	s := openAt(t, path, nil)
+	var all []*process
+	for i := range processes {
+		key := "shared"
+		if i%2 == 1 {
+			key = "other"
+		}
+		all = append(all, start(t, "putter", path, i, key, each))
+	}
+	for _, p := range all {
+		p.lines()
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("putter = %v, want it to end well", err)
+		}
+	}
+	for _, key := range []string{"shared", "other"} {
+		r, err := s.Get(t.Context(), key)
+		if want := fmt.Sprint(processes / 2 * each); err != nil || string(r.Value) != want {
+			t.Errorf("Get(%q) = %q, %v, want %q", key, r.Value, err, want)
+		}
+	}
+}
+
+// A receiver dies between claim and ack.
+func TestReceiverDies(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	s := openAt(t, path, nil)
+	mustAppend(t, s, "q", "a", "b")
+	p := start(t, "claimer", path, "q", 300*time.Millisecond)
+	line, _ := p.line()
+	f := strings.Fields(line)
+	if len(f) != 3 || f[0] != "a" || f[1] != "1" {
+		t.Fatalf("child claims %q, want a, attempt 1", line)
+	}
+	p.kill()
+	ms, _ := strconv.ParseInt(f[2], 10, 64)
+	until := time.UnixMilli(ms)
+	b := mustClaim(t, s, "q", "b:1")
+	a := mustClaim(t, s, "q", "a:2")
+	if time.Now().Before(until) {
+		t.Errorf("a came back %v before its lease ended", time.Until(until))
+	}
+	err := s.Settle(t.Context(), "q",
+		team.Settlement{Seq: a.Seq, Token: a.Token, Verdict: team.VerdictAck},
+		team.Settlement{Seq: b.Seq, Token: b.Token, Verdict: team.VerdictAck})
+	if err != nil {
+		t.Errorf("Settle = %v, want no error", err)
+	}
+}
+
+// What is sent here wakes who waits there.
+func TestWakeAcrossProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	s := openAt(t, path, nil)
+	took := wakes(t, s, path, sqlitestore.Full, scale(100))
+	t.Logf("p50 %v, p99 %v", quantile(took, 0.5), quantile(took, 0.99))
+	// Far below the poll: it was the bell.
+	if got := quantile(took, 0.5); got > 100*time.Millisecond {
+		t.Errorf("a receiver in another process wakes after %v (median), want it to be rung", got)
+	}
+}
+
+// wakes sends n items to a receiver in another process and returns how long after
+// the start of each Append it had the item.
+func wakes(tb testing.TB, s *sqlitestore.Store, path string, sync sqlitestore.Synchronous, n int) (took []time.Duration) {
+	p := start(tb, "waiter", path, "q", int(sync))
+	if line, _ := p.line(); line != "open" {
+		tb.Fatalf("child says %q, want open", line)
+	}
+	for range n {
+		time.Sleep(time.Duration(2+rand.N(4)) * time.Millisecond) // until it waits again
+		id := fmt.Sprint(time.Now().UnixNano())
+		begun := time.Now()
+		benchAppend(tb, s, "q", id)
+		line, _ := p.line()
+		f := strings.Fields(line)
+		if len(f) != 2 || f[1] != id {
+			tb.Fatalf("child got %q, want %s", line, id)
+		}
+		at, _ := strconv.ParseInt(f[0], 10, 64)
+		took = append(took, time.Unix(0, at).Sub(begun))
+	}
+	p.stop()
+	return took
+}
+
+// Waiting costs next to nothing.
+func TestIdle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes four seconds")
+	}
+	t.Parallel()
+	p := start(t, "idle", filepath.Join(t.TempDir(), "s.db"))
+	line, _ := p.line()
+	share, err := strconv.ParseFloat(line, 64)
+	t.Logf("waiting takes %.3f %% of a core", share*100)
+	if most := 0.002; err != nil || share > most && !raceEnabled {
+		t.Errorf("waiting takes %q of a core, %v, want %v at most", line, err, most)
+	}
+	p.stop()
+}
+
+// Ack fails across restarts: the lease runs out each time, and at the end the item
+// is dead, with what lies behind it moved up.
+func TestAckFailsAcrossRestarts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	opts := team.ClaimOptions{Max: 1, Lease: 20 * time.Millisecond, MaxAttempts: 3, Wait: true}
+	s, err := sqlitestore.Open(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, s, "q", "head", "next")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]int)
+	for range 6 {
+		s, err := sqlitestore.Open(t.Context(), path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.Claim(t.Context(), "q", opts)
+		if err != nil || len(c) != 1 {
+			t.Fatalf("Claim = %v, %v, want one item", c, err)
+		}
+		if seen[c[0].ID]++; c[0].Attempt != seen[c[0].ID] {
+			t.Errorf("attempt of %s = %d, want %d", c[0].ID, c[0].Attempt, seen[c[0].ID])
+		}
+		time.Sleep(time.Until(c[0].Until) + time.Millisecond)
+		err = s.Settle(t.Context(), "q", team.Settlement{Seq: c[0].Seq, Token: c[0].Token, Verdict: team.VerdictAck})
+		if !errors.Is(err, team.ErrConflict) {
+			t.Errorf("Settle after the lease = %v, want ErrConflict", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen["head"] != 3 || seen["next"] != 3 {
+		t.Errorf("handed out %v, want each three times", seen)
+	}
+	s = openAt(t, path, nil)
+	if c, err := s.Claim(t.Context(), "q", team.ClaimOptions{Max: 1, Lease: time.Second, MaxAttempts: 3}); err != nil || len(c) != 0 {
+		t.Errorf("Claim = %v, %v, want none", c, err)
+	}
+	for it, err := range s.Items(t.Context(), "q", team.ListOptions{Settled: true}) {
+		if err != nil || it.State != team.ItemDead || !strings.Contains(it.Reason, "3") {
+			t.Errorf("%s is %s (%q), %v, want dead after 3 attempts", it.ID, it.State, it.Reason, err)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/teamchan/team"
+	"github.com/teamchan/team/sqlitestore"
+)
+
+func TestSweep(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "s.db"), nil)
+	ctx := t.Context()
+	var ids []string
+	for i := range 2500 {
+		ids = append(ids, fmt.Sprint("i", i))
+	}
+	mustAppend(t, s, "q", ids...)
+	claims, err := s.Claim(ctx, "q", team.ClaimOptions{Max: 2500, Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []team.Settlement
+	for i, c := range claims[:2499] {
+		st := team.Settlement{Seq: c.Seq, Token: c.Token, Verdict: team.VerdictAck}
+		if i%1000 == 7 {
+			st.Verdict, st.Reason = team.VerdictBury, "bad"
+		}
+		list = append(list, st)
+	}
+	if err := s.Settle(ctx, "q", list...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(ctx, "q", []team.Item{{ID: "old", Expires: time.Now().Add(-time.Hour)}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, s, "q", "last")
+	if got, err := s.Sweep(ctx, sqlitestore.SweepPolicy{}); err != nil || got.Items != 0 {
+		t.Errorf("Sweep by the default = %+v, %v, want nothing: nothing is old", got, err)
+	}
+	until(t, "a millisecond", func() bool { return time.Since(claims[0].Until.Add(-time.Hour)) > 20*time.Millisecond })
+	got, err := s.Sweep(ctx, sqlitestore.SweepPolicy{Age: time.Millisecond})
+	if err != nil || got.Items != 2499-3+1 || got.Bytes == 0 {
+		t.Errorf("Sweep = %+v, %v, want all but the 3 dead, the claimed and the new", got, err)
+	}
+	if got, want := states(t, s, "q"), "i7:dead:1 i1007:dead:1 i2007:dead:1 i2499:claimed:1 last:pending:0 "; got != want {
+		t.Errorf("queue holds %q, want %q", got, want)
+	}
+	c := mustClaim(t, s, "q", "last:1")
+	if err := s.Settle(ctx, "q", team.Settlement{Seq: c.Seq, Token: c.Token, Verdict: team.VerdictAck},
+		team.Settlement{Seq: claims[2499].Seq, Token: claims[2499].Token, Verdict: team.VerdictAck}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Millisecond)
+	if got, err := s.Sweep(ctx, sqlitestore.SweepPolicy{Age: time.Millisecond, Dead: true}); err != nil || got.Items != 4 {
+		t.Errorf("Sweep of dead ones too = %+v, %v, want 4", got, err)
+	}
+	// No seq comes twice, also when all is swept.
+	if next := mustAppend(t, s, "q", "next")[0]; next <= c.Seq {
+		t.Errorf("seq after the sweep = %d, want it above %d", next, c.Seq)
+	}
+	if err := s.Check(ctx); err != nil {
+		t.Errorf("Check = %v, want no error", err)
+	}
+	if _, err := s.Sweep(ctx, sqlitestore.SweepPolicy{Age: -1}); !errors.Is(err, team.ErrInvalid) {
+		t.Errorf("Sweep with a negative age = %v, want ErrInvalid", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, damage := range []string{
+		`UPDATE items SET state = 9`,
+		`UPDATE items SET token = NULL WHERE state = 2`,
+		`UPDATE meta SET value = 0`,
+		`UPDATE items SET at = 5 WHERE state = 0`,
+		`PRAGMA writable_schema = on; DELETE FROM sqlite_schema WHERE name = 'items_open'; PRAGMA writable_schema = reset`,
+	} {
+		s := openAt(t, filepath.Join(t.TempDir(), "s.db"), nil)
+		mustAppend(t, s, "q", "a", "b")
+		mustClaim(t, s, "q", "a:1")
+		if _, err := s.Put(t.Context(), "k", nil, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("Check = %v, want no error", err)
+		}
+		if err := s.Exec(damage); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(t.Context()); !errors.Is(err, team.ErrCorrupt) {
+			t.Errorf("Check after %q = %v, want ErrCorrupt", damage, err)
+		}
+	}
+}
+
+func TestBackup(t *testing.T) {
+	dir := t.TempDir()
+	s := openAt(t, filepath.Join(dir, "s.db"), nil)
+	mustAppend(t, s, "q", "before")
+	ctx, cancel := context.WithCancel(t.Context())
+	writing := make(chan int)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			_, _ = s.Commit(ctx, []team.Batch{{Queue: "q", Items: []team.Item{{ID: fmt.Sprint("i", n)}}}}, []team.Change{{Key: fmt.Sprint("i", n)}})
+		}
+		writing <- n
+	}()
+	path := filepath.Join(dir, "backup.db")
+	err := s.Backup(t.Context(), path)
+	cancel()
+	<-writing
+	if err != nil {
+		t.Fatalf("Backup = %v, want no error", err)
+	}
+	was := read(t, path)
+	for _, there := range []string{path, filepath.Join(dir, "s.db")} {
+		if err := s.Backup(t.Context(), there); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("Backup over a file = %v, want ErrExist", err)
+		}
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if err := s.Backup(ctx, filepath.Join(dir, "none.db")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Backup with an ended context = %v, want Canceled", err)
+	}
+	list, _ := os.ReadDir(dir)
+	for _, e := range list {
+		if name := e.Name(); !strings.HasPrefix(name, "s.db") && name != "backup.db" {
+			t.Errorf("%s is left", name)
+		}
+	}
+	if read(t, path) != was {
+		t.Error("the backup was changed")
+	}
+	b := openAt(t, path, nil)
+	if err := b.Check(t.Context()); err != nil {
+		t.Errorf("Check of the backup = %v, want no error", err)
+	}
+	n := 0
+	for it, err := range b.Items(t.Context(), "q", team.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			if _, err := b.Get(t.Context(), it.ID); err != nil {
+				t.Errorf("half of commit %s is in the backup", it.ID)
+			}
+		} else if it.ID != "before" {
+			t.Errorf("first item = %s, want what was there before", it.ID)
+		}
+		n++
+	}
+	if n == 0 {
+		t.Error("the backup is empty")
+	}
+	mustAppend(t, b, "q", "more")
+}
+
+// The log does not grow without end, and a reader that makes it grow can be seen.
+func TestWAL(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	s := openAt(t, path, &sqlitestore.Options{Synchronous: sqlitestore.Normal})
+	data := make([]byte, 1<<20)
+	random := rand.NewChaCha8([32]byte{})
+	write := func(n int) {
+		for range n {
+			_, _ = random.Read(data) // SQLite does not write what is there already
+			if _, err := s.Put(t.Context(), "k", data, team.AnyVersion); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stats := func() sqlitestore.Stats {
+		st, err := s.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	write(60)
+	if st := stats(); st.WALBytes > 16<<20 || st.Checkpoints == 0 || st.StarvedCheckpoints > 0 {
+		t.Errorf("after 60 MB: %+v, want a log of 16 MB at most and no starved checkpoint", st)
+	}
+	release, err := s.HoldReader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(60)
+	if st := stats(); st.WALBytes < 30<<20 || st.StarvedCheckpoints == 0 || st.WALBehind == 0 {
+		t.Errorf("after 60 MB with a reader: %+v, want it to be seen", st)
+	}
+	release()
+	write(8)
+	if st := stats(); st.WALBytes > 16<<20 {
+		t.Errorf("after the reader: %+v, want a log of 16 MB at most", st)
+	}
+}
+
+func TestStats(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "s.db"), nil)
+	mustAppend(t, s, "q", "a", "b", "c")
+	c := mustClaim(t, s, "q", "a:1")
+	mustClaim(t, s, "q", "b:1")
+	if err := s.Settle(t.Context(), "q", team.Settlement{Seq: c.Seq, Token: c.Token, Verdict: team.VerdictBury}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), "q", []team.Item{{ID: "old", Expires: time.Now().Add(-time.Hour)}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), "k", nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.Stats(t.Context())
+	want := map[team.ItemState]int64{team.ItemPending: 1, team.ItemClaimed: 1, team.ItemDead: 1, team.ItemExpired: 1}
+	if err != nil || fmt.Sprint(st.Items) != fmt.Sprint(want) || st.Records != 1 {
+		t.Errorf("Stats = %+v, %v, want %v and 1 record", st, err, want)
+	}
+	if st.Transactions != 6 || st.Operations != 6 || st.FileBytes == 0 || st.WALBytes == 0 {
+		t.Errorf("Stats = %+v, want 6 operations in 6 transactions and sizes", st)
+	}
+}
+
+// 5 000 settled and one new.
+func TestManySettled(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "s.db"), nil)
+	var items []team.Item
+	for i := range 5000 {
+		items = append(items, team.Item{ID: fmt.Sprint("i", i)})
+	}
+	if _, err := s.Append(t.Context(), "q", items, 0); err != nil {
+		t.Fatal(err)
+	}
+	claims, err := s.Claim(t.Context(), "q", team.ClaimOptions{Max: 5000, Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []team.Settlement
+	for _, c := range claims {
+		list = append(list, team.Settlement{Seq: c.Seq, Token: c.Token, Verdict: team.VerdictAck})
+	}
+	if err := s.Settle(t.Context(), "q", list...); err != nil {
+		t.Fatal(err)
+	}
+	seq := mustAppend(t, s, "q", "new")[0]
+	for it, err := range s.Items(t.Context(), "q", team.ListOptions{}) {
+		if err != nil || it.Seq != seq {
+			t.Errorf("Items yields %v, %v, want the new one only", it, err)
+		}
+	}
+	for it, err := range s.Items(t.Context(), "q", team.ListOptions{Settled: true, After: seq - 1}) {
+		if err != nil || it.Seq != seq {
+			t.Errorf("Items behind the settled yields %v, %v, want the new one only", it, err)
+		}
+	}
+	mustClaim(t, s, "q", "new:1")
+}
+
+// A head that nobody can handle does not block the queue.
+func TestPoisonedHead(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "s.db"), nil)
+	mustAppend(t, s, "q", "poison", "a", "b")
+	opts := team.ClaimOptions{Max: 1, Lease: time.Minute, MaxAttempts: 3}
+	got := ""
+	for {
+		c, err := s.Claim(t.Context(), "q", opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(c) == 0 {
+			break
+		}
+		st := team.Settlement{Seq: c[0].Seq, Token: c[0].Token, Verdict: team.VerdictAck}
+		if c[0].ID == "poison" {
+			st.Verdict = team.VerdictRelease
+		}
+		if err := s.Settle(t.Context(), "q", st); err != nil {
+			t.Fatal(err)
+		}
+		got += c[0].ID + " "
+	}
+	if got != "poison poison poison a b " {
+		t.Errorf("handed out %q, want the head three times and then the others", got)
+	}
+	if got := states(t, s, "q"); got != "poison:dead:3 a:acked:1 b:acked:1 " {
+		t.Errorf("queue holds %q", got)
+	}
+}
