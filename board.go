@@ -56,6 +56,10 @@ type BoardOptions struct {
 	// TTL is how long a session is kept after its last change. Zero means
 	// DefaultBoardTTL; Forever keeps it.
 	TTL time.Duration
+
+	// Trace is told of every write, also of those that were refused: a Trail's
+	// Record, for example. Nil is nobody. It is called in the caller's goroutine.
+	Trace func(context.Context, TraceEvent)
 }
 
 // A Board is a folder of Markdown files through which sessions hand over what
@@ -244,7 +248,21 @@ func (e Entry) Ref() Ref { return Ref{Path: e.Path, SHA256: e.SHA256, Size: e.Si
 // task that is a link is ErrDenied. A board whose folder was moved is ErrConflict.
 func (b *Board) Write(ctx context.Context, d Draft) (Entry, error) {
 	e, err := b.write(ctx, d)
-	return e, edge("board.write", d.Session+"/"+d.Task+"/"+d.Topic, err)
+	id := d.Session + "/" + d.Task + "/" + d.Topic
+	event := TraceEvent{Op: "board.write", ID: id, Size: int64(len(d.Body))}
+	if err == nil {
+		event.ID, event.Size, event.SHA256, event.Round = b.relative(e.Path), e.Size, e.SHA256, e.Round
+	}
+	b.trace(ctx, event, err)
+	return e, edge("board.write", id, err)
+}
+
+// trace tells of a write.
+func (b *Board) trace(ctx context.Context, event TraceEvent, err error) {
+	if b.opts.Trace != nil {
+		event.Outcome, event.Reason = outcomeOf(err)
+		b.opts.Trace(ctx, event)
+	}
 }
 
 func (b *Board) write(ctx context.Context, d Draft) (Entry, error) {

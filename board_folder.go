@@ -58,6 +58,15 @@ func (b *Board) here() error {
 // abs returns the absolute path of a file in the board.
 func (b *Board) abs(name string) string { return filepath.Join(b.dir, filepath.FromSlash(name)) }
 
+// relative is abs backwards.
+func (b *Board) relative(name string) string {
+	rel, err := filepath.Rel(b.dir, name)
+	if err != nil {
+		return name
+	}
+	return filepath.ToSlash(rel)
+}
+
 // checkFolder refuses a session or a task that is no plain folder.
 func (b *Board) checkFolder(parts ...string) error {
 	for i := range parts {

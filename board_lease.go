@@ -37,7 +37,9 @@ const leaseInfix = ".lease-"
 // session's lock.
 func (b *Board) Lease(ctx context.Context, session string, d time.Duration) (*Lease, error) {
 	l := &Lease{b: b, raw: session}
-	if err := l.open(ctx, d); err != nil {
+	err := l.open(ctx, d)
+	b.trace(ctx, TraceEvent{Op: "board.lease", ID: session}, err)
+	if err != nil {
 		return nil, edge("board.lease", session, err)
 	}
 	return l, nil

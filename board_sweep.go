@@ -262,6 +262,7 @@ func (s *sweeper) session(ctx context.Context, name string, leased bool) error {
 		item.Action, item.Reason = SweepRemove, SweepIdle
 		if s.do {
 			s.removeSession(root, t, &item)
+			s.b.trace(ctx, TraceEvent{Op: "board.sweep", ID: name, Count: item.Files, Size: item.Bytes}, item.Err)
 		}
 	}
 	s.add(item)

@@ -1,6 +1,7 @@
 package team
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -143,6 +144,30 @@ func (e *RecipientError) Error() string {
 // Is reports whether target is ErrUnknownRecipient or ErrNotFound.
 func (e *RecipientError) Is(target error) bool {
 	return target == ErrUnknownRecipient || target == ErrNotFound
+}
+
+// kindOf returns the kind of an error in a word or two, for a trail: it never has
+// content.
+func kindOf(err error) string {
+	for _, kind := range []error{ErrUnknownOutcome, context.Canceled, context.DeadlineExceeded, ErrUnknownRecipient, ErrTooLarge, ErrNotFound,
+		ErrConflict, ErrLimit, ErrDenied, ErrInvalid, ErrCorrupt, ErrClosed, errors.ErrUnsupported} {
+		if errors.Is(err, kind) {
+			return kind.Error()
+		}
+	}
+	return "failed"
+}
+
+// outcomeOf returns the outcome and the reason of a write for a trail.
+func outcomeOf(err error) (outcome, reason string) {
+	switch {
+	case err == nil:
+		return "ok", ""
+	case errors.Is(err, ErrUnknownOutcome):
+		return "unknown", kindOf(err)
+	default:
+		return "refused", kindOf(err)
+	}
 }
 
 // someOf lists the first names.

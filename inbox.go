@@ -47,6 +47,10 @@ type SignalOptions struct {
 	// Lease is how long a received signal is the receiver's alone, if
 	// ReceiveOptions do not say. Zero means DefaultLease.
 	Lease time.Duration
+
+	// Trace is told of every write, also of those that were refused: a Trail's
+	// Record, for example. Nil is nobody. It is called in the caller's goroutine.
+	Trace func(context.Context, TraceEvent)
 }
 
 // SignalID names a signal: "sig_" and 26 letters and digits. It says nothing
@@ -172,13 +176,42 @@ func (c *SignalChannel) SendAll(ctx context.Context, to []string, s Signal) ([]S
 	return sent, edge("inbox.send", strings.Join(to, ","), err)
 }
 
+// trace tells of a write.
+func (c *SignalChannel) trace(ctx context.Context, event TraceEvent, err error) {
+	if c.opts.Trace == nil {
+		return
+	}
+	outcome, reason := outcomeOf(err)
+	if event.Outcome == "" || err != nil {
+		event.Outcome, event.Reason = outcome, reason
+	}
+	c.opts.Trace(ctx, event)
+}
+
 func (c *SignalChannel) send(ctx context.Context, to []string, s Signal) ([]Sent, error) {
-	caller, err := callerOf(ctx)
+	sent, items, err := c.admit(ctx, to, s)
+	event := TraceEvent{Op: "inbox.send", ReplyTo: string(s.ReplyTo), Size: int64(len(s.Summary) + len(s.Body)), Count: len(to)}
 	if err != nil {
+		c.trace(ctx, event, err)
 		return nil, err
 	}
+	for i, r := range sent { // one line for each inbox
+		event.ID, event.Target, event.SHA256, event.Count, event.Outcome = string(r.ID), r.To, items[i].Digest, 0, ""
+		if r.Replayed {
+			event.Outcome = "replayed"
+		}
+		c.trace(ctx, event, nil)
+	}
+	return sent, nil
+}
+
+func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sent, []Item, error) {
+	caller, err := callerOf(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	if caller.Session == "" {
-		return nil, &InvalidError{What: "caller", Why: "has no session", Offset: -1}
+		return nil, nil, &InvalidError{What: "caller", Why: "has no session", Offset: -1}
 	}
 	s.From, s.Seq, s.To = caller, 0, ""
 	s.Sent = time.Now().UTC().Truncate(time.Millisecond)
@@ -189,31 +222,31 @@ func (c *SignalChannel) send(ctx context.Context, to []string, s Signal) ([]Sent
 		s.Expires = s.Expires.UTC().Truncate(time.Millisecond)
 	}
 	if err := c.check(s); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sessions, err := c.resolve(ctx, caller.Session, to)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	items := make([]Item, len(sessions))
 	batches := make([]Batch, len(sessions))
 	for i, session := range sessions {
 		s.ID, s.To = newSignalID(), session
-		item, err := c.encode(s)
-		if err != nil {
-			return nil, err
+		if items[i], err = c.encode(s); err != nil {
+			return nil, nil, err
 		}
-		batches[i] = Batch{Queue: inboxQueue(session), Items: []Item{item}, Max: max(c.opts.MaxPending, 0)}
+		batches[i] = Batch{Queue: inboxQueue(session), Items: items[i : i+1], Max: max(c.opts.MaxPending, 0)}
 	}
 	receipts, err := c.append(ctx, batches)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sent := make([]Sent, len(sessions))
 	for i, session := range sessions {
 		r := receipts[i][0]
 		sent[i] = Sent{ID: SignalID(r.ID), To: session, Seq: r.Seq, Replayed: r.Replayed}
 	}
-	return sent, nil
+	return sent, items, nil
 }
 
 func (c *SignalChannel) append(ctx context.Context, batches []Batch) ([][]Receipt, error) {
@@ -380,7 +413,9 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 			s, err := decodeSignal(claim.Item, claim.Seq)
 			if err != nil {
 				bury := Settlement{Seq: claim.Seq, Token: claim.Token, Verdict: VerdictBury, Reason: "damaged: " + err.Error()}
-				if err := c.store.Settle(ctx, queue, bury); err != nil && len(claims) == 1 {
+				err = c.store.Settle(ctx, queue, bury)
+				c.trace(ctx, TraceEvent{Op: "inbox.bury", ID: claim.ID, Reason: "damaged", Outcome: "dead"}, err)
+				if err != nil && len(claims) == 1 {
 					return nil, err
 				} // else its lease brings it back, and the good ones are not held up
 				continue
@@ -422,7 +457,41 @@ func (c *SignalChannel) settle(ctx context.Context, op string, what Settlement, 
 		}
 		err = c.store.Settle(ctx, queue, settlements...)
 	}
+	if c.opts.Trace != nil {
+		failed := settleErrors(err)
+		for _, r := range received { // one line for each
+			one := err
+			if failed != nil {
+				one = failed[r.Seq]
+			}
+			c.trace(ctx, TraceEvent{Op: op, ID: string(r.ID)}, one)
+		}
+	}
 	return edge(op, string(caller.Session), err)
+}
+
+// settleErrors returns the errors of single settlements, or nil if err is not of
+// that kind.
+func settleErrors(err error) map[Seq]error {
+	if one, ok := err.(*SettleError); ok {
+		return map[Seq]error{one.Seq: one}
+	}
+	joined, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err)
+	if !ok {
+		return nil
+	}
+	failed := map[Seq]error{}
+	for _, err := range joined.Unwrap() {
+		one, ok := errors.AsType[*SettleError](err)
+		if !ok {
+			return nil
+		}
+		failed[one.Seq] = one
+	}
+	return failed
 }
 
 // A Queued signal lies in an inbox.
@@ -460,7 +529,9 @@ func (c *SignalChannel) Pending(ctx context.Context) iter.Seq2[Queued, error] {
 // yet. One that is received, or settled, is ErrConflict; somebody else's is
 // ErrDenied; one that is not there is ErrNotFound.
 func (c *SignalChannel) Cancel(ctx context.Context, sent Sent) error {
-	return edge("inbox.cancel", string(sent.ID), c.cancel(ctx, sent))
+	err := c.cancel(ctx, sent)
+	c.trace(ctx, TraceEvent{Op: "inbox.cancel", ID: string(sent.ID), Target: sent.To}, err)
+	return edge("inbox.cancel", string(sent.ID), err)
 }
 
 func (c *SignalChannel) cancel(ctx context.Context, sent Sent) error {

@@ -23,7 +23,9 @@ const rosterPrefix = "team/roster/"
 // Enrol puts m on the roster, so that signals can be sent to it. A session that
 // is on it already gets the new role and parent.
 func (c *SignalChannel) Enrol(ctx context.Context, m Member) error {
-	return edge("inbox.enrol", string(m.Session), c.enrol(ctx, m))
+	err := c.enrol(ctx, m)
+	c.trace(ctx, TraceEvent{Op: "inbox.enrol", ID: string(m.Role), Target: m.Session}, err)
+	return edge("inbox.enrol", string(m.Session), err)
 }
 
 func (c *SignalChannel) enrol(ctx context.Context, m Member) error {
@@ -51,7 +53,9 @@ func (c *SignalChannel) enrol(ctx context.Context, m Member) error {
 // Leave takes a session off the roster. What is in its inbox stays there.
 // ErrNotFound if it is not on the roster.
 func (c *SignalChannel) Leave(ctx context.Context, session SessionID) error {
-	return edge("inbox.leave", string(session), c.store.Delete(ctx, rosterPrefix+string(session), AnyVersion))
+	err := c.store.Delete(ctx, rosterPrefix+string(session), AnyVersion)
+	c.trace(ctx, TraceEvent{Op: "inbox.leave", Target: session}, err)
+	return edge("inbox.leave", string(session), err)
 }
 
 // Roster yields who is on the roster, by session.
