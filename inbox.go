@@ -430,7 +430,8 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 
 // Ack settles received signals: they are not handed out again. Each stands
 // alone. One whose lease ended is ErrConflict, since it may be in other hands
-// by now, and whoever has it acks it; the *SettleError has its Seq.
+// by now, and whoever has it acks it; the *SettleError has its Seq. To ack again
+// what this claim has acked is no error.
 func (c *SignalChannel) Ack(ctx context.Context, received ...Received) error {
 	return c.settle(ctx, "inbox.ack", Settlement{Verdict: VerdictAck}, received)
 }

@@ -19,8 +19,9 @@ import (
 //     with an error that wraps ctx.Err(). A call whose ctx has ended already does so
 //     at once.
 //   - An error means that nothing was changed, unless it is ErrUnknownOutcome:
-//     then the change may have been made, or may still be, and the same call with
-//     the same key or version settles it.
+//     then the change may have been made, or may still be. An Append with keys, an
+//     Ack and a Bury are simply repeated; after a Put or a Delete the caller reads
+//     back; what a Claim took is free again when its lease ends.
 //   - An argument that can never be right is an *InvalidError: an empty queue name
 //     or item ID, a key that is none, a Max or Lease that is not positive, a
 //     negative Cost, Budget or Delay.
@@ -122,7 +123,8 @@ type ClaimOptions struct {
 
 	// Wait makes Claim block until there is an item or ctx ends. An item
 	// counts from the moment it can be claimed: when it is appended, released,
-	// redriven, or its lease ends. Waiting costs no processor time to speak of.
+	// redriven, or its lease, which Extend may shorten, ends. Waiting costs no
+	// processor time to speak of.
 	Wait bool
 }
 
@@ -139,7 +141,9 @@ type Claim struct {
 type Verdict string
 
 // The verdicts. The first four need the token of a claim that still holds;
-// a stale token is ErrConflict, also when the item was not claimed again since.
+// a stale token is ErrConflict, also when the item was not claimed again since. An
+// Ack or a Bury that took effect is nil when it is repeated with its token, so a
+// caller that lost the answer can ask again.
 const (
 	VerdictAck     Verdict = "ack"     // done with; settled as acked
 	VerdictRelease Verdict = "release" // pending again, after Delay

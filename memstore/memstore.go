@@ -1,6 +1,7 @@
 // Package memstore keeps a channel's state in memory: it has both ports
-// ([team.Queue] and [team.Records]) and the step that spans them
-// ([team.Committer]).
+// ([team.Queue] and [team.Records]), the step that spans them
+// ([team.Committer]), the account of what is there ([team.Meter]) and the news
+// of what changes ([team.Watcher]).
 //
 // A Store serves one process, with any number of goroutines. What it holds is
 // gone when the process ends, so "durable" means here: until then. It is for
@@ -25,6 +26,8 @@ import (
 var (
 	_ team.Store     = (*Store)(nil)
 	_ team.Committer = (*Store)(nil)
+	_ team.Meter     = (*Store)(nil)
+	_ team.Watcher   = (*Store)(nil)
 )
 
 // A Store is an empty store when it is zero. It is safe for use by several
@@ -40,6 +43,7 @@ type Store struct {
 	records  map[string]record
 	keys     keyset // the keys of records, in order
 	versions uint64 // how many versions were given out, to any key
+	watches  map[*watch]struct{}
 }
 
 // Commit does all the appends, then all the changes, in the order of the
@@ -103,6 +107,9 @@ func (s *Store) Commit(ctx context.Context, appends []team.Batch, changes []team
 			return fail(err)
 		}
 		undo = append(undo, func() { s.restore(c.Key, old, existed) })
+	}
+	for _, c := range changes {
+		s.changed(c.Key)
 	}
 	return done, nil
 }

@@ -223,7 +223,7 @@ func (q *queue) claim(opts team.ClaimOptions, now time.Time) ([]team.Claim, erro
 		}
 	}
 	for _, it := range dead {
-		it.state = team.ItemDead
+		it.state, it.token = team.ItemDead, ""
 		it.reason = fmt.Sprintf("handed out %d times and never settled, limit %d", it.attempt, opts.MaxAttempts)
 		q.place(it, now)
 	}
@@ -247,6 +247,10 @@ func (q *queue) settle(st team.Settlement, now time.Time) error {
 	}
 	switch st.Verdict {
 	case team.VerdictAck, team.VerdictRelease, team.VerdictExtend, team.VerdictBury:
+		if it.token != "" && it.token == st.Token &&
+			(it.state == team.ItemAcked && st.Verdict == team.VerdictAck || it.state == team.ItemDead && st.Verdict == team.VerdictBury) {
+			return nil // done before, and the answer was lost
+		}
 		if it.state != team.ItemClaimed {
 			return fmt.Errorf("item is %s, the claim is over: %w", it.state, team.ErrConflict)
 		}

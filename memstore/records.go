@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -50,7 +49,11 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, prev team.Ver
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.put(key, value, prev)
+	v, err := s.put(key, value, prev)
+	if err == nil {
+		s.changed(key)
+	}
+	return v, err
 }
 
 // Delete removes the record under key.
@@ -63,7 +66,11 @@ func (s *Store) Delete(ctx context.Context, key string, prev team.Version) error
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.delete(key, prev)
+	err := s.delete(key, prev)
+	if err == nil {
+		s.changed(key)
+	}
+	return err
 }
 
 // Keys yields names. It copies a page at a time and holds no lock while it
@@ -99,7 +106,7 @@ func (s *Store) Keys(ctx context.Context, prefix, after string) iter.Seq2[string
 	}
 }
 
-// put is Put. s.mu must be held.
+// put is Put, but for the news of it. s.mu must be held.
 func (s *Store) put(key string, value []byte, prev team.Version) (team.Version, error) {
 	if err := s.match(key, prev); err != nil {
 		return "", err
@@ -109,7 +116,7 @@ func (s *Store) put(key string, value []byte, prev team.Version) (team.Version, 
 	return r.version, nil
 }
 
-// delete is Delete. s.mu must be held.
+// delete is Delete, but for the news of it. s.mu must be held.
 func (s *Store) delete(key string, prev team.Version) error {
 	if _, ok := s.records[key]; !ok {
 		return team.ErrNotFound
@@ -143,7 +150,7 @@ func (s *Store) restore(key string, r record, exists bool) {
 		s.records = make(map[string]record)
 	}
 	s.records[key] = r
-	s.keys.add(key)
+	s.keys.set(key, len(r.value))
 }
 
 func checkKey(key string) error {
@@ -156,76 +163,4 @@ func checkKey(key string) error {
 		return invalid("record key", "is not UTF-8")
 	}
 	return nil
-}
-
-// A keyset is a sorted set of strings, cut into runs so that adding one moves
-// a short slice and not all of them. Go orders strings by their bytes.
-type keyset struct {
-	runs [][]string // none is empty
-}
-
-const maxRun = 512
-
-// find returns the run that key is in or belongs into, its place there, and
-// whether it is there. There must be a run.
-func (k *keyset) find(key string) (run, at int, ok bool) {
-	run, ok = slices.BinarySearchFunc(k.runs, key, func(r []string, key string) int {
-		return strings.Compare(r[0], key)
-	})
-	if ok {
-		return run, 0, true
-	}
-	run = max(run-1, 0) // the last run that starts before key
-	at, ok = slices.BinarySearch(k.runs[run], key)
-	return run, at, ok
-}
-
-func (k *keyset) add(key string) {
-	if len(k.runs) == 0 {
-		k.runs = append(k.runs, []string{key})
-		return
-	}
-	run, at, ok := k.find(key)
-	if ok {
-		return
-	}
-	r := slices.Insert(k.runs[run], at, key)
-	k.runs[run] = r
-	if len(r) > maxRun {
-		// Keys that come in order fill the last run: cutting near its end
-		// leaves full runs behind, not half-empty ones.
-		cut := len(r) / 2
-		if run == len(k.runs)-1 && at == len(r)-1 {
-			cut = len(r) - 1
-		}
-		k.runs[run] = slices.Clip(r[:cut])
-		k.runs = slices.Insert(k.runs, run+1, slices.Clone(r[cut:]))
-	}
-}
-
-func (k *keyset) remove(key string) {
-	if len(k.runs) == 0 {
-		return
-	}
-	run, at, ok := k.find(key)
-	if !ok {
-		return
-	}
-	k.runs[run] = slices.Delete(k.runs[run], at, at+1)
-	if len(k.runs[run]) == 0 {
-		k.runs = slices.Delete(k.runs, run, run+1)
-	}
-}
-
-// from appends to page the first keys that are not below key, at most n.
-func (k *keyset) from(page []string, key string, n int) []string {
-	if len(k.runs) == 0 {
-		return page
-	}
-	run, at, _ := k.find(key)
-	for ; run < len(k.runs) && len(page) < n; run, at = run+1, 0 {
-		r := k.runs[run][at:]
-		page = append(page, r[:min(len(r), n-len(page))]...)
-	}
-	return page
 }

@@ -19,7 +19,7 @@ import (
 var crossChecks = []struct{ sql, means string }{
 	{`SELECT count(*) FROM items WHERE state NOT BETWEEN 0 AND 6`, "items in a state that there is not"},
 	{`SELECT count(*) FROM items WHERE seq <= 0 OR queue = '' OR id = '' OR attempt < 0 OR cost < 0`, "items with fields that cannot be"},
-	{`SELECT count(*) FROM items WHERE state >= 3 AND (at <> 0 OR token IS NOT NULL)`, "settled items that are still claimed"},
+	{`SELECT count(*) FROM items WHERE state >= 3 AND at <> 0`, "settled items that are still claimed"},
 	{`SELECT count(*) FROM items WHERE state = 2 AND (at = 0 OR token IS NULL OR attempt = 0)`, "claimed items without a claim"},
 	{`SELECT count(*) FROM items WHERE state = 1 AND at = 0`, "delayed items that would never be due"},
 	{`SELECT count(*) FROM items WHERE state = 0 AND at <> expires`, "pending items that would expire at the wrong time"},

@@ -19,7 +19,7 @@ CREATE TABLE items (
 	changed  INTEGER NOT NULL, -- when state changed last
 	key      TEXT,             -- NULL for none
 	digest   TEXT,
-	token    TEXT,             -- of the claim that holds
+	token    TEXT,             -- of the claim that holds, or that ended it
 	reason   TEXT,             -- why it is dead
 	data     BLOB    NOT NULL  -- last, so that nobody who does not want it reads it
 ) STRICT;

@@ -68,6 +68,10 @@ func (t *tx) settle(queue string, st team.Settlement) error {
 	}
 	switch st.Verdict {
 	case team.VerdictAck, team.VerdictRelease, team.VerdictExtend, team.VerdictBury:
+		if token != "" && token == st.Token &&
+			(state == acked && st.Verdict == team.VerdictAck || state == dead && st.Verdict == team.VerdictBury) {
+			return nil // done before, and the answer was lost
+		}
 		if state != claimed {
 			return fmt.Errorf("item is %s, the claim is over: %w", stateNames[state], team.ErrConflict)
 		}

@@ -77,10 +77,10 @@ var statements = [queries]string{
 	qNext: `SELECT EXISTS (SELECT 1 FROM items INDEXED BY items_open WHERE queue = ?1 AND state = 0 AND state <= 2),
 		(SELECT min(at) FROM items INDEXED BY items_timed WHERE queue = ?1 AND at > 0)`,
 	qLook:       `SELECT state, at, expires, token FROM items WHERE seq = ?1 AND queue = ?2`,
-	qAck:        `UPDATE items SET state = 3, at = 0, token = NULL, changed = ?4 WHERE seq = ?1 AND queue = ?2 AND state = 2 AND token = ?3 AND at > ?4`,
+	qAck:        `UPDATE items SET state = 3, at = 0, changed = ?4 WHERE seq = ?1 AND queue = ?2 AND state = 2 AND token = ?3 AND at > ?4`,
 	qSetPending: `UPDATE items SET state = ?2, at = ?3, attempt = iif(?4, 0, attempt), token = NULL, reason = NULL, changed = ?5 WHERE seq = ?1`,
 	qSetLease:   `UPDATE items SET at = ?2, changed = ?3 WHERE seq = ?1`,
-	qSettle:     `UPDATE items SET state = ?2, at = 0, token = NULL, reason = ?3, changed = ?4 WHERE seq = ?1`,
+	qSettle:     `UPDATE items SET state = ?2, at = 0, reason = ?3, changed = ?4 WHERE seq = ?1`,
 	// A claim that its caller never learnt of was none.
 	qUnclaim: `UPDATE items SET state = 0, at = expires, attempt = attempt - 1, token = NULL, changed = ?3 WHERE seq = ?1 AND token = ?2 AND state = 2`,
 

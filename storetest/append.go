@@ -209,6 +209,12 @@ var appendLaws = []law{
 			p.limit("Append of 2 with one claimed and max 2", err, 3, 2)
 			_, err = p.Append(p.ctx, "q", items("d"), 2)
 			p.ok("Append of 1 with one claimed and max 2", err)
+
+			soon := time.Now().Add(lease).Truncate(time.Millisecond)
+			p.append("other", team.Item{ID: "brief", Expires: soon})
+			p.pass(soon)
+			_, err = p.Append(p.ctx, "other", items("e"), 1)
+			p.ok("Append of 1 where one has expired and max 1", err)
 		}),
 	},
 	{

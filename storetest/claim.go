@@ -100,6 +100,18 @@ var claimLaws = []law{
 		}),
 	},
 	{
+		name: "claim/failure buries none",
+		says: "A Claim that fails changes nothing: what has no attempts left is buried by the first that succeeds",
+		check: try(func(p *probe) {
+			p.append("q", team.Item{ID: "a", Cost: 1}, team.Item{ID: "b", Cost: 9})
+			p.settle("q", by(p.take("q", 1, "a:1")[0], team.VerdictRelease))
+			_, err := p.Claim(p.ctx, "q", team.ClaimOptions{Max: 2, Budget: 8, Lease: hour, MaxAttempts: 1})
+			p.limit("Claim", err, 9, 8)
+			p.holds("q", "a:pending:1 b:pending:0")
+			p.claimed(p.claim("q", team.ClaimOptions{Max: 2, MaxAttempts: 1}), "b:1")
+		}),
+	},
+	{
 		name: "claim/lease ends",
 		says: "A claim whose lease ran out is pending again, in its old place, and the next claim is one attempt more",
 		check: try(func(p *probe) {

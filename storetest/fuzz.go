@@ -391,6 +391,14 @@ func (sc *script) compare() error {
 			return fmt.Errorf("Get(%q) = %+v, %v, want %q in version %q", key, got, err, want.value, want.version)
 		}
 	}
+	if m, ok := sc.store.(team.Meter); ok {
+		for _, prefix := range []string{"", "k", "k/", "é"} {
+			keys, bytes, err := m.Usage(sc.ctx, prefix)
+			if wantKeys, wantBytes := sc.model.usage(prefix); err != nil || keys != wantKeys || bytes != wantBytes {
+				return fmt.Errorf("Usage(%q) = %d keys, %d bytes, %v, want %d keys, %d bytes", prefix, keys, bytes, err, wantKeys, wantBytes)
+			}
+		}
+	}
 	return nil
 }
 

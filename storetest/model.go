@@ -167,6 +167,10 @@ func (m *model) settle(queue string, st team.Settlement) error {
 		if st.Token != it.token {
 			return team.ErrConflict
 		}
+		if it.state == team.ItemAcked && st.Verdict == team.VerdictAck ||
+			it.state == team.ItemDead && !it.dead && st.Verdict == team.VerdictBury {
+			return nil
+		}
 	}
 	if it.state != from {
 		return team.ErrConflict
@@ -228,6 +232,15 @@ func (m *model) keys(prefix, after string) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// usage returns how many keys there are, and the bytes of them and of their values.
+func (m *model) usage(prefix string) (keys int, bytes int64) {
+	for _, key := range m.keys(prefix, "") {
+		keys++
+		bytes += int64(len(key) + len(m.records[key].value))
+	}
+	return keys, bytes
 }
 
 // same compares a queue with what the store lists of it, settled items too. It

@@ -22,7 +22,7 @@ type mutant struct {
 	bend   func(l *liar)
 }
 
-var mutants = slices.Concat(queueMutants, settleMutants, waitMutants, recordMutants)
+var mutants = slices.Concat(queueMutants, settleMutants, waitMutants, recordMutants, meterMutants, watchMutants)
 
 var queueMutants = []mutant{
 	{"reverses a batch", []string{"append/order"}, true, func(l *liar) {
@@ -210,6 +210,19 @@ var queueMutants = []mutant{
 			}
 			return c, err
 		})
+	}},
+	{"buries although it fails", []string{"claim/failure buries none"}, false, func(l *liar) {
+		l.claim = func(ctx context.Context, q string, opts team.ClaimOptions) ([]team.Claim, error) {
+			got, err := l.Store.Claim(ctx, q, opts)
+			if errors.Is(err, team.ErrLimit) {
+				opts.Budget, opts.Max, opts.Wait = 0, 1, false
+				dear, _ := l.Store.Claim(ctx, q, opts)
+				for _, c := range dear {
+					_ = l.Store.Settle(ctx, q, team.Settlement{Seq: c.Seq, Token: c.Token, Verdict: team.VerdictRelease})
+				}
+			}
+			return got, err
+		}
 	}},
 	{"never ends a lease", []string{"claim/lease ends", "claim/attempts by lease", "settle/lease over", "wait/lease ends"}, false, func(l *liar) {
 		l.claimIn(func(_ string, o *team.ClaimOptions) { o.Lease = max(o.Lease, hour) })

@@ -65,6 +65,28 @@ var settleMutants = []mutant{
 			return err
 		})
 	}},
+	{"forgets what it settled", []string{"settle/repeated"}, true, func(l *liar) {
+		var mu sync.Mutex
+		done := make(map[string]bool)
+		l.settle = func(ctx context.Context, q string, list ...team.Settlement) error {
+			mu.Lock()
+			defer mu.Unlock()
+			var errs []error
+			for _, st := range list {
+				err := error(&team.SettleError{Seq: st.Seq, Verdict: st.Verdict, Err: team.ErrConflict})
+				if st.Token == "" || !done[st.Token] {
+					err = l.Store.Settle(ctx, q, st)
+				}
+				if err == nil && (st.Verdict == team.VerdictAck || st.Verdict == team.VerdictBury) {
+					done[st.Token] = true
+				}
+				if err != nil {
+					errs = append(errs, err)
+				}
+			}
+			return errors.Join(errs...)
+		}
+	}},
 	{"cannot cancel", []string{"settle/cancel"}, true, func(l *liar) {
 		l.settleIn(func(st *team.Settlement) {
 			if st.Verdict == team.VerdictCancel {

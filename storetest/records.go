@@ -305,6 +305,9 @@ var recordsLaws = []law{
 			p.keys("b/", "b/3")
 			p.keys("b/", "c")
 			p.keys("", "c")
+			p.put("b/", "", "")
+			p.keys("b/", "b/", "b/1", "b/2", "b/20", "b/3")
+			p.keys("b/", "", "b/", "b/1", "b/2", "b/20", "b/3")
 		}),
 	},
 	{

@@ -157,9 +157,12 @@ var settleLaws = []law{
 			c := p.take("q", 3, "a:1 b:1 c:1")
 			p.settle("q", by(c[0], team.VerdictAck), by(c[1], team.VerdictBury), by(c[2], team.VerdictRelease))
 			for _, v := range held {
-				for _, c := range c {
+				for i, c := range c {
 					st := by(c, v)
 					st.Delay = hour
+					if i == 0 && v == team.VerdictAck || i == 1 && v == team.VerdictBury {
+						continue // see the next law
+					}
 					err := p.Settle(p.ctx, "q", st)
 					p.refusedOrGone(fmt.Sprintf("%s of %s again", v, c.ID), err, st)
 				}
@@ -169,6 +172,41 @@ var settleLaws = []law{
 			p.settled("q", seqs[0], team.ItemAcked)
 			p.dead("q", seqs[1])
 			p.holds("q", "c:pending:1 d:pending:0")
+		}),
+	},
+	{
+		name: "settle/repeated",
+		says: "An Ack or a Bury that took effect is nil when it is repeated with its token, and changes nothing",
+		check: try(func(p *probe) {
+			seqs := p.add("q", "a b c")
+			c := p.take("q", 3, "a:1 b:1 c:1")
+			bury := by(c[1], team.VerdictBury)
+			bury.Reason = "first"
+			p.settle("q", by(c[0], team.VerdictAck), bury)
+			for range 2 {
+				bury.Reason = "again"
+				p.settle("q", by(c[0], team.VerdictAck), bury)
+			}
+			p.settled("q", seqs[0], team.ItemAcked)
+			for _, it := range p.list("q", team.ListOptions{Settled: true}) {
+				if it.Seq == seqs[1] {
+					p.equal("Reason after a repeated Bury", it.Reason, "first")
+				}
+			}
+			for what, st := range map[string]team.Settlement{
+				"ack with the token of another item":  {Seq: seqs[0], Token: c[2].Token, Verdict: team.VerdictAck},
+				"ack of what was acked without token": {Seq: seqs[0], Verdict: team.VerdictAck},
+				"bury of what was acked":              by(c[0], team.VerdictBury),
+				"ack of what was buried":              by(c[1], team.VerdictAck),
+			} {
+				p.refusedOrGone(what, p.Settle(p.ctx, "q", st), st)
+			}
+			// Redriven and claimed anew, the first token is stale.
+			p.settle("q", team.Settlement{Seq: seqs[1], Verdict: team.VerdictRedrive})
+			next := p.take("q", 1, "b:1")
+			p.settle("q", by(next[0], team.VerdictBury))
+			st := by(c[1], team.VerdictBury)
+			p.refused("bury with the token before the last", p.Settle(p.ctx, "q", st), st, team.ErrConflict)
 		}),
 	},
 	{

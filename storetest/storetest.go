@@ -8,7 +8,8 @@
 //	func BenchmarkStore(b *testing.B) { storetest.Bench(b, open) }
 //
 // open is called once for each law, fuzz input and benchmark, and must return a
-// store that is empty and shares nothing with the others.
+// store that is empty and shares nothing with the others. Who has records and no
+// queue calls [RunRecords].
 //
 // The laws are tables, see [Run]; a law that breaks prints the promise in one
 // sentence. Laws about leases and delays need real time, some tens of
@@ -39,14 +40,45 @@ type law struct {
 func laws() []law {
 	return slices.Concat(
 		appendLaws, claimLaws, waitLaws, settleLaws, itemsLaws,
-		recordsLaws, commitLaws, everyLaws,
+		commitLaws, lawsOfRecords(),
 	)
 }
 
+// lawsOfRecords returns the laws that no queue is needed for.
+func lawsOfRecords() []law {
+	return slices.Concat(recordsLaws, meterLaws, watchLaws, everyLaws)
+}
+
 // Run checks every law, each in a subtest of its own against a fresh store. The
-// laws of [team.Committer] are skipped if the store is none.
-func Run(t *testing.T, open func(testing.TB) team.Store) {
-	for _, l := range laws() {
+// laws of [team.Committer], [team.Meter] and [team.Watcher] are skipped if the
+// store is none.
+func Run(t *testing.T, open func(testing.TB) team.Store) { run(t, laws(), open) }
+
+// RunRecords is Run for a [team.Records] that is no store, since it has no
+// queue: it checks the laws of records, and those of [team.Meter] and
+// [team.Watcher] if it is one.
+func RunRecords(t *testing.T, open func(testing.TB) team.Records) {
+	run(t, lawsOfRecords(), func(tb testing.TB) team.Store { return unqueued{Records: open(tb)} })
+}
+
+// An unqueued store has records only.
+type unqueued struct {
+	team.Queue // nil: no law that RunRecords runs may call it
+	team.Records
+}
+
+// power returns what s can do beyond a Store.
+func power[T any](s team.Store) (T, bool) {
+	if u, ok := s.(unqueued); ok {
+		t, ok := u.Records.(T)
+		return t, ok
+	}
+	t, ok := s.(T)
+	return t, ok
+}
+
+func run(t *testing.T, laws []law, open func(testing.TB) team.Store) {
+	for _, l := range laws {
 		t.Run(l.name, func(t *testing.T) {
 			err := evaluate(l, open(t), 20*time.Second)
 			if skip, ok := errors.AsType[skipped](err); ok {

@@ -6,6 +6,7 @@ package storetest
 import (
 	"context"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,13 +59,26 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// A store without Commit is bound by every law but those of Commit.
+// Records that come without a queue are bound by the laws of records, and what
+// they can do beyond is found.
+func TestRunRecords(t *testing.T) {
+	RunRecords(t, func(testing.TB) team.Records { return new(memstore.Store) })
+	for _, l := range lawsOfRecords() {
+		err := evaluate(l, unqueued{Records: new(memstore.Store)}, time.Second)
+		if _, ok := err.(skipped); ok {
+			t.Errorf("%s on the records of a store that can do everything = skipped, want it checked", l.name)
+		}
+	}
+}
+
+// A store that can do no more than it must is bound by every law but those of
+// what it cannot do.
 func TestSkip(t *testing.T) {
 	type bare struct{ team.Store }
-	for _, l := range commitLaws {
+	for _, l := range slices.Concat(commitLaws, meterLaws, watchLaws) {
 		err := evaluate(l, bare{new(memstore.Store)}, time.Second)
 		if _, ok := err.(skipped); !ok {
-			t.Errorf("%s on a store without Commit = %v, want it skipped", l.name, err)
+			t.Errorf("%s on a store without the method = %v, want it skipped", l.name, err)
 		}
 	}
 }
@@ -124,6 +138,8 @@ type liar struct {
 	delete func(context.Context, string, team.Version) error
 	keys   func(context.Context, string, string) iter.Seq2[string, error]
 	commit func(context.Context, []team.Batch, []team.Change) (team.Committed, error)
+	usage  func(context.Context, string) (int, int64, error)
+	watch  func(context.Context, string) iter.Seq2[string, error]
 }
 
 func (l *liar) Append(ctx context.Context, queue string, items []team.Item, max int) ([]team.Receipt, error) {
@@ -187,6 +203,20 @@ func (l *liar) Commit(ctx context.Context, appends []team.Batch, changes []team.
 		return l.commit(ctx, appends, changes)
 	}
 	return l.Store.Commit(ctx, appends, changes)
+}
+
+func (l *liar) Usage(ctx context.Context, prefix string) (int, int64, error) {
+	if l.usage != nil {
+		return l.usage(ctx, prefix)
+	}
+	return l.Store.Usage(ctx, prefix)
+}
+
+func (l *liar) Watch(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	if l.watch != nil {
+		return l.watch(ctx, prefix)
+	}
+	return l.Store.Watch(ctx, prefix)
 }
 
 // The ways to replace a call that most mutants need: change what goes in, or
@@ -258,6 +288,24 @@ func (l *liar) itemsOut(f func([]team.StoredItem) []team.StoredItem) {
 func (l *liar) keysOut(f func([]string) []string) {
 	l.keys = func(ctx context.Context, prefix, after string) iter.Seq2[string, error] {
 		return lie(l.Store.Keys(ctx, prefix, after), f)
+	}
+}
+
+// watchOut lets f say of each name that Watch would yield whether it does, and
+// as what.
+func (l *liar) watchOut(f func(key string) (string, bool)) {
+	l.watch = func(ctx context.Context, prefix string) iter.Seq2[string, error] {
+		return func(yield func(string, error) bool) {
+			for key, err := range l.Store.Watch(ctx, prefix) {
+				pass := true
+				if err == nil {
+					key, pass = f(key)
+				}
+				if pass && !yield(key, err) {
+					return
+				}
+			}
+		}
 	}
 }
 
