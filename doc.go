@@ -10,6 +10,7 @@
 //	channel        carries                                    opened by       kept in
 //	Board          deliverables: Markdown files, by path      OpenBoard       a folder
 //	SignalChannel  signals: who settled, who is next          OpenSignals     a Store
+//	Trail          the account of every write: no content     OpenTrail       a folder
 //
 // The ledger, the offload of oversized results, the envelope matcher, permissions
 // and join are on their way; see CHANGELOG.md.
@@ -33,8 +34,8 @@
 //
 // # Concurrency
 //
-// Every channel is safe for several goroutines, and a Board for several processes
-// on one folder. No channel runs a goroutine after its call has returned. A lock never
+// Every channel is safe for several goroutines, a Board and a Trail for several
+// processes on one folder, and a SignalChannel for as many as its store. No channel runs a goroutine after its call has returned. A lock never
 // outlives its process, and a lease never its time.
 //
 // # Trust
@@ -50,6 +51,6 @@
 // # Hosts and stores
 //
 // The ports are in host.go and store.go. Package memstore keeps a store in
-// memory; package storetest has the laws that every store keeps, for stores of your
-// own.
+// memory, package sqlitestore in one file that processes share; package storetest has
+// the laws that every store keeps, for stores of your own.
 package team

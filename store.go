@@ -298,8 +298,10 @@ type Meter interface {
 // A Watcher is a Store that tells which records change. It is optional.
 type Watcher interface {
 	// Watch yields the keys that start with prefix and whose record is put or
-	// deleted after the iteration has begun, by whatever process. It yields
-	// names only, waits without polling, and ends with ctx, whose error it yields.
-	// Changes of one key in quick succession may be one; the last one is never missed.
+	// deleted after Watch has returned, by whatever process: so call it, then read,
+	// then range. It yields names only, waits without polling, and ends with ctx,
+	// whose error it yields. Changes of one key in quick succession may be one; the
+	// last one is never missed. The iterator is for one loop; what it holds is given
+	// back when that or ctx ends.
 	Watch(ctx context.Context, prefix string) iter.Seq2[string, error]
 }

@@ -30,19 +30,21 @@ func (s *Store) Usage(ctx context.Context, prefix string) (keys int, bytes int64
 // meanwhile waits for it, each name once, so that the memory it takes is bounded
 // by the number of different keys.
 func (s *Store) Watch(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		w := &watch{prefix: prefix, listed: make(map[string]struct{}), wake: make(chan struct{}, 1)}
+	w := &watch{prefix: prefix, listed: make(map[string]struct{}), wake: make(chan struct{}, 1)}
+	s.mu.Lock()
+	if s.watches == nil {
+		s.watches = make(map[*watch]struct{})
+	}
+	s.watches[w] = struct{}{}
+	s.mu.Unlock()
+	end := func() {
 		s.mu.Lock()
-		if s.watches == nil {
-			s.watches = make(map[*watch]struct{})
-		}
-		s.watches[w] = struct{}{}
+		delete(s.watches, w)
 		s.mu.Unlock()
-		defer func() {
-			s.mu.Lock()
-			delete(s.watches, w)
-			s.mu.Unlock()
-		}()
+	}
+	stop := context.AfterFunc(ctx, end) // for who never ranges
+	return func(yield func(string, error) bool) {
+		defer func() { stop(); end() }()
 		for {
 			s.mu.Lock()
 			names := w.names

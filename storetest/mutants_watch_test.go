@@ -97,6 +97,19 @@ var meterMutants = []mutant{
 }
 
 var watchMutants = []mutant{
+	{"watches from the loop on", []string{"watch/from the call"}, false, func(l *liar) {
+		l.watch = func(ctx context.Context, prefix string) iter.Seq2[string, error] {
+			return func(yield func(string, error) bool) {
+				ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // or the law would wait for long
+				defer cancel()
+				for key, err := range l.Store.Watch(ctx, prefix) {
+					if !yield(key, err) {
+						return
+					}
+				}
+			}
+		}
+	}},
 	{"tells nobody", []string{
 		"watch/put", "watch/delete", "watch/prefix", "watch/refused", "watch/commit", "watch/last change",
 		"watch/many keys at once", "watch/several", "watch/slow loop", "watch/calls in the loop", "watch/context",

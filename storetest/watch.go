@@ -41,6 +41,23 @@ var watchLaws = []law{
 		}),
 	},
 	{
+		name: "watch/from the call",
+		says: "Watch misses nothing that changes between its return and the loop",
+		check: watched(func(p *probe, w team.Watcher) {
+			seq := w.Watch(p.ctx, "k/")
+			p.put("k/a", "1", "")
+			p.put("k/b", "1", "")
+			var got []string
+			for key, err := range seq {
+				p.ok("Watch", err)
+				if got = append(got, key); len(got) == 2 {
+					break
+				}
+			}
+			p.equal("keys", fmt.Sprint(got), "[k/a k/b]")
+		}),
+	},
+	{
 		name: "watch/delete",
 		says: "Watch yields the key of every record that is deleted",
 		check: watched(func(p *probe, w team.Watcher) {
