@@ -1,6 +1,7 @@
 package team_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -197,6 +198,9 @@ func TestSweepsAtOnceWithWriters(t *testing.T) {
 				d := in(fmt.Sprint("s", i%3))
 				d.Topic = fmt.Sprint("of ", w)
 				_, err = b.Write(as(t.Context(), "r"), d)
+				if errors.Is(err, team.ErrConflict) {
+					err = nil // on a slow disk it was older than the TTL before it was there
+				}
 			}
 			done <- err
 		}()

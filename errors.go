@@ -46,6 +46,9 @@ var (
 	// The same call with the same key or version settles it.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 
+	// ErrFenced: the run (epoch) that a signal belongs to is over.
+	ErrFenced = errors.New("fenced")
+
 	// ErrClosed: the channel was closed by its owner.
 	ErrClosed = errors.New("closed")
 )
@@ -149,7 +152,7 @@ func (e *RecipientError) Is(target error) bool {
 // kindOf returns the kind of an error in a word or two, for a trail: it never has
 // content.
 func kindOf(err error) string {
-	for _, kind := range []error{ErrUnknownOutcome, context.Canceled, context.DeadlineExceeded, ErrUnknownRecipient, ErrTooLarge, ErrNotFound,
+	for _, kind := range []error{ErrFenced, ErrUnknownOutcome, context.Canceled, context.DeadlineExceeded, ErrUnknownRecipient, ErrTooLarge, ErrNotFound,
 		ErrConflict, ErrLimit, ErrDenied, ErrInvalid, ErrCorrupt, ErrClosed, errors.ErrUnsupported} {
 		if errors.Is(err, kind) {
 			return kind.Error()

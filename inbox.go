@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"path/filepath"
 	"strings"
@@ -48,6 +47,9 @@ type SignalOptions struct {
 	// ReceiveOptions do not say. Zero means DefaultLease.
 	Lease time.Duration
 
+	// Epoch is the run of the team, for signals that do not say. Empty is none.
+	Epoch string
+
 	// Trace is told of every write, also of those that were refused: a Trail's
 	// Record, for example. Nil is nobody. It is called in the caller's goroutine.
 	Trace func(context.Context, TraceEvent)
@@ -79,6 +81,11 @@ type Signal struct {
 	ReplyTo  SignalID  `json:"replyTo,omitempty"`
 	Delivery Delivery  `json:"delivery"`         // DeliverySteer if empty
 	Expires  time.Time `json:"expires,omitzero"` // not handed out from then on, to the millisecond; zero is never
+
+	// Epoch is the run of the team that the signal belongs to; empty is that of
+	// the channel's options. Once the epoch is fenced (see Fence) the signal is
+	// neither taken nor handed out. At most 256 bytes of one line.
+	Epoch string `json:"epoch,omitempty"`
 
 	// Key makes a repeated Send harmless: the same key from the same session
 	// to the same inbox admits one signal. A repeated Send passes the same
@@ -221,7 +228,11 @@ func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sen
 	if !s.Expires.IsZero() {
 		s.Expires = s.Expires.UTC().Truncate(time.Millisecond)
 	}
+	setDefault(&s.Epoch, c.opts.Epoch)
 	if err := c.check(s); err != nil {
+		return nil, nil, err
+	}
+	if err := c.fenced(ctx, s.Epoch); err != nil {
 		return nil, nil, err
 	}
 	sessions, err := c.resolve(ctx, caller.Session, to)
@@ -306,7 +317,7 @@ func (s Signal) check() error {
 			Advice: "a summary is one line; the rest goes into the body"}
 	}
 	for _, name := range []struct{ what, s string }{
-		{"sender's session", string(s.From.Session)}, {"sender's role", string(s.From.Role)}, {"receiver", string(s.To)}, {"key", s.Key},
+		{"sender's session", string(s.From.Session)}, {"sender's role", string(s.From.Role)}, {"receiver", string(s.To)}, {"key", s.Key}, {"epoch", s.Epoch},
 	} {
 		if err := checkName(name.what, name.s); err != nil {
 			return err
@@ -374,8 +385,8 @@ type Received struct {
 // if that ends first. A session that is not on the roster is ErrNotFound: nobody
 // could send to it.
 //
-// A stored signal that cannot be read becomes a dead letter, and the ones
-// behind it move up.
+// A stored signal that cannot be read, or whose epoch is fenced, becomes a dead
+// letter, and the ones behind it move up.
 func (c *SignalChannel) Receive(ctx context.Context, opts *ReceiveOptions) ([]Received, error) {
 	got, err := c.receive(ctx, opts)
 	caller, _ := CallerFrom(ctx)
@@ -411,16 +422,24 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 		var got []Received
 		for _, claim := range claims {
 			s, err := decodeSignal(claim.Item, claim.Seq)
+			reason := ""
 			if err != nil {
-				bury := Settlement{Seq: claim.Seq, Token: claim.Token, Verdict: VerdictBury, Reason: "damaged: " + err.Error()}
-				err = c.store.Settle(ctx, queue, bury)
-				c.trace(ctx, TraceEvent{Op: "inbox.bury", ID: claim.ID, Reason: "damaged", Outcome: "dead"}, err)
-				if err != nil && len(claims) == 1 {
-					return nil, err
-				} // else its lease brings it back, and the good ones are not held up
+				reason = "damaged: " + err.Error()
+			} else if err = c.fenced(ctx, s.Epoch); errors.Is(err, ErrFenced) {
+				reason = "late, " + err.Error()
+			} else if err != nil {
+				return nil, err
+			}
+			if reason == "" {
+				got = append(got, Received{Signal: s, Attempt: claim.Attempt, Until: claim.Until, Token: claim.Token})
 				continue
 			}
-			got = append(got, Received{Signal: s, Attempt: claim.Attempt, Until: claim.Until, Token: claim.Token})
+			bury := Settlement{Seq: claim.Seq, Token: claim.Token, Verdict: VerdictBury, Reason: reason}
+			serr := c.store.Settle(ctx, queue, bury)
+			c.trace(ctx, TraceEvent{Op: "inbox.bury", ID: claim.ID, Reason: kindOf(err), Outcome: "dead"}, serr)
+			if serr != nil && len(claims) == 1 {
+				return nil, serr
+			} // else its lease brings it back, and the good ones are not held up
 		}
 		if len(got) > 0 || len(claims) == 0 {
 			return got, nil
@@ -495,67 +514,6 @@ func settleErrors(err error) map[Seq]error {
 	return failed
 }
 
-// A Queued signal lies in an inbox.
-type Queued struct {
-	Signal
-	State   ItemState `json:"state"`   // ItemPending or ItemClaimed
-	Attempt int       `json:"attempt"` // how often it was handed out
-}
-
-// Pending yields what the caller's inbox holds that is not settled, in order,
-// and changes nothing: no attempt is counted, no lease begins.
-func (c *SignalChannel) Pending(ctx context.Context) iter.Seq2[Queued, error] {
-	return func(yield func(Queued, error) bool) {
-		queue, err := ownQueue(ctx)
-		caller, _ := CallerFrom(ctx)
-		if err != nil {
-			yield(Queued{}, edge("inbox.pending", string(caller.Session), err))
-			return
-		}
-		for item, err := range c.store.Items(ctx, queue, ListOptions{}) {
-			q := Queued{State: item.State, Attempt: item.Attempt}
-			if err == nil {
-				if q.Signal, err = decodeSignal(item.Item, item.Seq); err != nil {
-					continue // Receive buries it
-				}
-			}
-			if !yield(q, edge("inbox.pending", string(caller.Session), err)) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// Cancel takes a signal back that the caller sent and that nobody has received
-// yet. One that is received, or settled, is ErrConflict; somebody else's is
-// ErrDenied; one that is not there is ErrNotFound.
-func (c *SignalChannel) Cancel(ctx context.Context, sent Sent) error {
-	err := c.cancel(ctx, sent)
-	c.trace(ctx, TraceEvent{Op: "inbox.cancel", ID: string(sent.ID), Target: sent.To}, err)
-	return edge("inbox.cancel", string(sent.ID), err)
-}
-
-func (c *SignalChannel) cancel(ctx context.Context, sent Sent) error {
-	caller, err := callerOf(ctx)
-	if err != nil {
-		return err
-	}
-	queue := inboxQueue(sent.To)
-	for item, err := range c.store.Items(ctx, queue, ListOptions{After: max(sent.Seq, 1) - 1, Settled: true}) {
-		if err != nil {
-			return err
-		}
-		if item.Seq != sent.Seq || item.ID != string(sent.ID) {
-			break
-		}
-		if s, err := decodeSignal(item.Item, item.Seq); err != nil || s.From.Session != caller.Session {
-			return fmt.Errorf("%w: only its sender takes a signal back", ErrDenied)
-		}
-		return c.store.Settle(ctx, queue, Settlement{Seq: sent.Seq, Verdict: VerdictCancel})
-	}
-	return ErrNotFound
-}
-
 // inboxQueue returns the queue that is the inbox of a session.
 func inboxQueue(session SessionID) string { return "inbox/" + string(session) }
 
@@ -602,7 +560,8 @@ func (c *SignalChannel) encode(s Signal) (Item, error) {
 		ReplyTo  SignalID  `json:"replyTo"`
 		Delivery Delivery  `json:"delivery"`
 		Expires  time.Time `json:"expires"`
-	}{s.From.Role, s.Kind, s.Summary, s.Body, s.Refs, s.ReplyTo, s.Delivery, s.Expires})
+		Epoch    string    `json:"epoch,omitempty"`
+	}{s.From.Role, s.Kind, s.Summary, s.Body, s.Refs, s.ReplyTo, s.Delivery, s.Expires, s.Epoch})
 	if err != nil {
 		return Item{}, err
 	}

@@ -63,7 +63,7 @@ const (
 
 // FormatSignal renders s for the context of the session that receives it: first
 // that a program sent it and not the user, then who, then the fields, and last the
-// body. Delivery, Expires and Key do not appear.
+// body. Delivery, Epoch, Expires and Key do not appear.
 //
 // Nothing in a field can close the frame or start another: "<" and "&" are
 // escaped, as are control characters, line separators, and characters that cannot be
@@ -130,7 +130,8 @@ func formatTime(t time.Time) string {
 }
 
 // ParseSignal reads a text that FormatSignal made with the same secret, and returns
-// the signal without Delivery, Expires and Key, which are the channel's business.
+// the signal without Delivery, Epoch, Expires and Key, which are the channel's
+// business.
 // The whole text must be the frame. A text that is no frame is ErrInvalid; one that is but
 // that this secret never rendered exactly so is ErrDenied: it is forged, or was
 // changed on its way.

@@ -154,6 +154,10 @@ const (
 	// else is ErrConflict, or ErrNotFound if there is no such item.
 	VerdictCancel Verdict = "cancel"
 
+	// VerdictAmend gives an item that is pending and not claimed new Data.
+	// Anything else is ErrConflict, or ErrNotFound if there is no such item.
+	VerdictAmend Verdict = "amend"
+
 	// VerdictRedrive makes a dead item pending again, in its old place, with no
 	// attempts behind it, whatever the bound of the queue. An item that is not
 	// dead is ErrConflict.
@@ -165,8 +169,9 @@ type Settlement struct {
 	Seq     Seq
 	Token   string
 	Verdict Verdict
-	Delay   time.Duration
-	Reason  string
+	Delay   time.Duration // of VerdictRelease and VerdictExtend
+	Reason  string        // of VerdictBury
+	Data    []byte        // of VerdictAmend
 }
 
 // A SettleError says which settlement had no effect, and why.
@@ -210,8 +215,9 @@ type StoredItem struct {
 	Item
 	Seq     Seq
 	State   ItemState
-	Attempt int    // how often it was handed out
-	Reason  string // why it is dead
+	Attempt int       // how often it was handed out
+	Reason  string    // why it is dead
+	Changed time.Time // when it got into State, to the millisecond
 }
 
 // Version is the state of one record. It is opaque: compare it for equality,

@@ -43,9 +43,11 @@ type item struct {
 	state     team.ItemState
 	attempt   int
 	reason    string
-	token     string    // of the last claim
-	until     time.Time // until then it is held: by a claim, or by a release
-	at        time.Time // when the clock changes its state next
+	was       team.ItemState // state when it was placed last
+	changed   time.Time      // since when it is in its state
+	token     string         // of the last claim
+	until     time.Time      // until then it is held: by a claim, or by a release
+	at        time.Time      // when the clock changes its state next
 
 	spot   [2]int // its place in ready and in timed, from 1; 0 is not there
 	open   bool   // it is counted as not settled
@@ -105,6 +107,9 @@ func (q *queue) find(seq team.Seq) *item {
 func (q *queue) place(it *item, now time.Time) {
 	if it.state == team.ItemPending && !it.Expires.IsZero() && !it.Expires.After(now) {
 		it.state = team.ItemExpired
+	}
+	if it.state != it.was {
+		it.was, it.changed = it.state, now
 	}
 	q.ready.drop(it)
 	q.timed.drop(it)

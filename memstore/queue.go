@@ -152,7 +152,7 @@ func (s *Store) page(queue string, after team.Seq, settled bool) (page []team.St
 			return page, true
 		}
 		page = append(page, team.StoredItem{
-			Item: it.copy(), Seq: it.seq, State: it.state, Attempt: it.attempt, Reason: it.reason,
+			Item: it.copy(), Seq: it.seq, State: it.state, Attempt: it.attempt, Reason: it.reason, Changed: it.changed.Truncate(time.Millisecond),
 		})
 	}
 	return page, false
@@ -257,7 +257,7 @@ func (q *queue) settle(st team.Settlement, now time.Time) error {
 		if it.token != st.Token {
 			return fmt.Errorf("token is not that of the claim that holds: %w", team.ErrConflict)
 		}
-	case team.VerdictCancel:
+	case team.VerdictCancel, team.VerdictAmend:
 		if it.state != team.ItemPending {
 			return fmt.Errorf("item is %s, not pending: %w", it.state, team.ErrConflict)
 		}
@@ -283,6 +283,8 @@ func (q *queue) settle(st team.Settlement, now time.Time) error {
 		it.state, it.reason = team.ItemDead, st.Reason
 	case team.VerdictCancel:
 		it.state = team.ItemCancelled
+	case team.VerdictAmend:
+		it.Data = bytes.Clone(st.Data)
 	case team.VerdictRedrive:
 		it.state, it.reason, it.attempt, it.until = team.ItemPending, "", 0, time.Time{}
 	default:

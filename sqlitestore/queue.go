@@ -218,6 +218,10 @@ func (s *Store) page(ctx context.Context, queue string, after team.Seq, limit in
 		it.Reason = row.ColumnText(9)
 		state := stateAt(row.ColumnInt(6), row.ColumnInt64(7), row.ColumnInt64(5), now)
 		it.State = stateNames[state]
+		it.Changed = fromMilli(row.ColumnInt64(11))
+		if state != row.ColumnInt(6) { // the clock did it, and nobody wrote it down yet
+			it.Changed = fromMilli(row.ColumnInt64(7))
+		}
 		n++
 		last = it.Seq
 		if settled || !it.State.Settled() {

@@ -78,7 +78,7 @@ func (t *tx) settle(queue string, st team.Settlement) error {
 		if st.Token == "" || token != st.Token {
 			return fmt.Errorf("token is not that of the claim that holds: %w", team.ErrConflict)
 		}
-	case team.VerdictCancel:
+	case team.VerdictCancel, team.VerdictAmend:
 		if state > delayed {
 			return fmt.Errorf("item is %s, not pending: %w", stateNames[state], team.ErrConflict)
 		}
@@ -110,6 +110,11 @@ func (t *tx) settle(queue string, st team.Settlement) error {
 		_, err = t.c.exec(qSettle, seq, dead, reason, now)
 	case team.VerdictCancel:
 		_, err = t.c.exec(qSettle, seq, cancelled, reason, now)
+	case team.VerdictAmend:
+		if err := checkSize("bytes of one item", len(st.Data)); err != nil {
+			return err
+		}
+		_, err = t.c.exec(qAmend, seq, st.Data)
 	case team.VerdictRedrive:
 		err = t.free(queue, seq, 0, expires, true)
 	default:

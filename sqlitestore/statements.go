@@ -24,6 +24,7 @@ const (
 	qAck
 	qSetPending
 	qSetLease
+	qAmend
 	qSettle
 	qUnclaim
 	qOpenItems
@@ -81,17 +82,18 @@ var statements = [queries]string{
 	qSetPending: `UPDATE items SET state = ?2, at = ?3, attempt = iif(?4, 0, attempt), token = NULL, reason = NULL, changed = ?5 WHERE seq = ?1`,
 	qSetLease:   `UPDATE items SET at = ?2, changed = ?3 WHERE seq = ?1`,
 	qSettle:     `UPDATE items SET state = ?2, at = 0, reason = ?3, changed = ?4 WHERE seq = ?1`,
+	qAmend:      `UPDATE items SET data = ?2 WHERE seq = ?1`,
 	// A claim that its caller never learnt of was none.
 	qUnclaim: `UPDATE items SET state = 0, at = expires, attempt = attempt - 1, token = NULL, changed = ?3 WHERE seq = ?1 AND token = ?2 AND state = 2`,
 
-	qOpenItems: `SELECT seq, id, key, digest, cost, expires, state, at, attempt, reason, data FROM items WHERE seq IN (
+	qOpenItems: `SELECT seq, id, key, digest, cost, expires, state, at, attempt, reason, data, changed FROM items WHERE seq IN (
 		SELECT seq FROM (SELECT seq FROM items INDEXED BY items_open WHERE queue = ?1 AND state = 0 AND state <= 2 AND seq > ?2 ORDER BY seq LIMIT ?3)
 		UNION ALL
 		SELECT seq FROM (SELECT seq FROM items INDEXED BY items_open WHERE queue = ?1 AND state = 1 AND state <= 2 AND seq > ?2 ORDER BY seq LIMIT ?3)
 		UNION ALL
 		SELECT seq FROM (SELECT seq FROM items INDEXED BY items_open WHERE queue = ?1 AND state = 2 AND state <= 2 AND seq > ?2 ORDER BY seq LIMIT ?3)
 		) ORDER BY seq LIMIT ?3`,
-	qAllItems: `SELECT seq, id, key, digest, cost, expires, state, at, attempt, reason, data FROM items WHERE seq IN (
+	qAllItems: `SELECT seq, id, key, digest, cost, expires, state, at, attempt, reason, data, changed FROM items WHERE seq IN (
 		SELECT seq FROM (SELECT seq FROM items INDEXED BY items_open WHERE queue = ?1 AND state = 0 AND state <= 2 AND seq > ?2 ORDER BY seq LIMIT ?3)
 		UNION ALL
 		SELECT seq FROM (SELECT seq FROM items INDEXED BY items_open WHERE queue = ?1 AND state = 1 AND state <= 2 AND seq > ?2 ORDER BY seq LIMIT ?3)

@@ -3,11 +3,36 @@ package storetest
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/teamchan/team"
 )
 
 var itemsLaws = []law{
+	{
+		name: "items/changed",
+		says: "Items tells since when an item is in its state, to the millisecond",
+		check: try(func(p *probe) {
+			since := func(what string, from time.Time, settled bool) {
+				for _, it := range p.list("q", team.ListOptions{Settled: settled}) {
+					if it.Changed.Before(from.Add(-3*time.Millisecond)) || it.Changed.After(time.Now().Add(3*time.Millisecond)) {
+						p.fail("Changed after %s = %v, want between %v and %v", what, it.Changed, from, time.Now())
+					}
+				}
+			}
+			start := time.Now()
+			p.add("q", "a")
+			since("append", start, false)
+			p.pass(start.Add(lease))
+			start = time.Now()
+			c := p.take("q", 1, "a:1")
+			since("claim", start, false)
+			p.pass(start.Add(lease))
+			start = time.Now()
+			p.settle("q", by(c[0], team.VerdictBury))
+			since("bury", start, true)
+		}),
+	},
 	{
 		name: "items/order",
 		says: "Items yields what the queue holds, in order, each item once, however many there are",

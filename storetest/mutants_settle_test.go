@@ -87,6 +87,25 @@ var settleMutants = []mutant{
 			return errors.Join(errs...)
 		}
 	}},
+	{"does not amend", []string{"settle/amend"}, false, func(l *liar) {
+		l.settleIn(func(st *team.Settlement) {
+			if st.Verdict == team.VerdictAmend {
+				st.Verdict = "drop"
+			}
+		})
+	}},
+	{"does not know since when", []string{"items/changed"}, false, func(l *liar) {
+		l.items = func(ctx context.Context, q string, opts team.ListOptions) iter.Seq2[team.StoredItem, error] {
+			return func(yield func(team.StoredItem, error) bool) {
+				for it, err := range l.Store.Items(ctx, q, opts) {
+					it.Changed = it.Changed.Add(-time.Hour)
+					if !yield(it, err) {
+						return
+					}
+				}
+			}
+		}
+	}},
 	{"cannot cancel", []string{"settle/cancel"}, true, func(l *liar) {
 		l.settleIn(func(st *team.Settlement) {
 			if st.Verdict == team.VerdictCancel {

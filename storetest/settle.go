@@ -267,6 +267,28 @@ var settleLaws = []law{
 		}),
 	},
 	{
+		name: "settle/amend",
+		says: "Amend gives an item that is pending new Data, in its old place and with its attempts; of any other item it is ErrConflict",
+		check: try(func(p *probe) {
+			seqs := p.add("q", "a b c d")
+			c := p.take("q", 2, "a:1 b:1")
+			p.settle("q", by(c[0], team.VerdictRelease))
+			data := []byte("new")
+			p.settle("q", team.Settlement{Seq: seqs[0], Verdict: team.VerdictAmend, Data: data})
+			copy(data, "bad") // it is the caller's again
+			p.settle("q", team.Settlement{Seq: seqs[3], Verdict: team.VerdictCancel})
+			for _, i := range []int{1, 3} {
+				st := team.Settlement{Seq: seqs[i], Verdict: team.VerdictAmend, Data: data}
+				p.refusedOrGone("amend of an item that is not pending", p.Settle(p.ctx, "q", st), st)
+			}
+			st := team.Settlement{Seq: seqs[3] + 100, Verdict: team.VerdictAmend, Data: data}
+			p.refused("amend of nothing", p.Settle(p.ctx, "q", st), st, team.ErrNotFound)
+			p.holds("q", "a:pending:1 b:claimed:1 c:pending:0")
+			got := p.claim("q", team.ClaimOptions{Max: 1})
+			p.equal("Data of an amended item", string(got[0].Data), "new")
+		}),
+	},
+	{
 		name: "settle/redrive",
 		says: "Redrive makes a dead item pending again, in its old place, with no attempts behind it",
 		check: try(func(p *probe) {
