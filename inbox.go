@@ -412,6 +412,11 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 	} else if err != nil {
 		return nil, err
 	}
+	return c.take(ctx, queue, o)
+}
+
+// take claims the next signals of an inbox, and buries what nobody can or may read.
+func (c *SignalChannel) take(ctx context.Context, queue string, o ReceiveOptions) ([]Received, error) {
 	for {
 		claims, err := c.store.Claim(ctx, queue, ClaimOptions{
 			Max: max(o.Max, 1), Budget: o.Budget, Lease: o.Lease, MaxAttempts: max(c.opts.MaxAttempts, 0), Wait: !o.NoWait,

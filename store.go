@@ -170,7 +170,7 @@ type Settlement struct {
 	Token   string
 	Verdict Verdict
 	Delay   time.Duration // of VerdictRelease and VerdictExtend
-	Reason  string        // of VerdictBury
+	Reason  string        // of VerdictBury: why; of VerdictAck: by what evidence, if there is any
 	Data    []byte        // of VerdictAmend
 }
 
@@ -216,7 +216,7 @@ type StoredItem struct {
 	Seq     Seq
 	State   ItemState
 	Attempt int       // how often it was handed out
-	Reason  string    // why it is dead
+	Reason  string    // why it is dead, or by what evidence it is acked
 	Changed time.Time // when it got into State, to the millisecond
 }
 

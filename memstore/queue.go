@@ -268,7 +268,7 @@ func (q *queue) settle(st team.Settlement, now time.Time) error {
 	}
 	switch st.Verdict {
 	case team.VerdictAck:
-		it.state = team.ItemAcked
+		it.state, it.reason = team.ItemAcked, st.Reason
 	case team.VerdictRelease:
 		if st.Delay < 0 {
 			return invalid("release delay", "is negative")

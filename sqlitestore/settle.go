@@ -43,7 +43,7 @@ func (s *Store) Settle(ctx context.Context, queue string, settlements ...team.Se
 func (t *tx) settle(queue string, st team.Settlement) error {
 	now := nowMilli()
 	seq := int64(st.Seq)
-	if st.Verdict == team.VerdictAck && st.Token != "" {
+	if st.Verdict == team.VerdictAck && st.Token != "" && st.Reason == "" {
 		// What nearly always happens, in one statement.
 		if n, err := t.c.exec(qAck, seq, queue, st.Token, now); err != nil || n == 1 {
 			return err
@@ -88,6 +88,9 @@ func (t *tx) settle(queue string, st team.Settlement) error {
 		}
 	}
 	var reason any
+	if st.Reason != "" {
+		reason = st.Reason
+	}
 	switch st.Verdict {
 	case team.VerdictAck:
 		_, err = t.c.exec(qSettle, seq, acked, reason, now)
@@ -104,12 +107,9 @@ func (t *tx) settle(queue string, st team.Settlement) error {
 		t.ring(queue)
 		_, err = t.c.exec(qSetLease, seq, afterMilli(time.Now().Add(st.Delay)), now)
 	case team.VerdictBury:
-		if st.Reason != "" {
-			reason = st.Reason
-		}
 		_, err = t.c.exec(qSettle, seq, dead, reason, now)
 	case team.VerdictCancel:
-		_, err = t.c.exec(qSettle, seq, cancelled, reason, now)
+		_, err = t.c.exec(qSettle, seq, cancelled, nil, now)
 	case team.VerdictAmend:
 		if err := checkSize("bytes of one item", len(st.Data)); err != nil {
 			return err

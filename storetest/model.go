@@ -177,7 +177,7 @@ func (m *model) settle(queue string, st team.Settlement) error {
 	}
 	switch st.Verdict {
 	case team.VerdictAck:
-		it.state = team.ItemAcked
+		it.state, it.reason = team.ItemAcked, st.Reason
 	case team.VerdictRelease:
 		it.state = team.ItemPending
 	case team.VerdictBury:

@@ -15,15 +15,22 @@ var held = []team.Verdict{team.VerdictAck, team.VerdictRelease, team.VerdictExte
 var settleLaws = []law{
 	{
 		name: "settle/ack",
-		says: "Ack settles a claimed item as acked; it never comes back",
+		says: "Ack settles a claimed item as acked, with its evidence; it never comes back",
 		check: try(func(p *probe) {
 			seqs := p.add("q", "a b")
 			c := p.take("q", 2, "a:1 b:1")
 			p.settle("q", by(c[0], team.VerdictAck))
 			p.holds("q", "b:claimed:1")
 			p.settled("q", seqs[0], team.ItemAcked)
-			p.settle("q", by(c[1], team.VerdictAck))
+			st := by(c[1], team.VerdictAck)
+			st.Reason = "seen by the host"
+			p.settle("q", st)
 			p.take("q", 9, "")
+			for _, it := range p.list("q", team.ListOptions{Settled: true}) {
+				if it.Seq == seqs[1] {
+					p.equal("Reason of an acked item", it.Reason, st.Reason)
+				}
+			}
 		}),
 	},
 	{

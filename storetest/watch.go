@@ -224,11 +224,10 @@ var watchLaws = []law{
 	},
 	{
 		name: "watch/calls in the loop",
-		says: "The loop over Watch may call the store and may end early, and a second loop over the same iterator begins anew",
+		says: "The loop over Watch may call the store and may end early, and another Watch begins anew",
 		check: watched(func(p *probe, w team.Watcher) {
-			seq := w.Watch(p.ctx, "k/")
 			for range 2 {
-				done := make(chan error, 1)
+				seq, done := w.Watch(p.ctx, "k/"), make(chan error, 1)
 				p.wait.Go(func() {
 					for key, err := range seq {
 						if err == nil {

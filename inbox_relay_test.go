@@ -1,0 +1,245 @@
+package team_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/teamchan/team"
+	"github.com/teamchan/team/memstore"
+)
+
+// A notebook is a host that holds notes: the first text under an id wins, as on
+// OpenCode 2.0.
+type notebook struct {
+	mu    sync.Mutex
+	notes []team.Note
+	to    []team.SessionID
+	fail  func(call int, note team.Note) error // before it is taken
+	lose  func(call int) error                 // after it is taken
+	calls int
+}
+
+func (n *notebook) Session(ctx context.Context, id team.SessionID) (team.Session, error) {
+	return team.Session{ID: id}, nil
+}
+
+func (n *notebook) Interrupt(context.Context, team.SessionID) (team.InterruptVerdict, error) {
+	return team.InterruptIdle, nil
+}
+
+func (n *notebook) Deliver(ctx context.Context, to team.SessionID, note team.Note) (team.Delivered, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls++
+	if n.fail != nil {
+		if err := n.fail(n.calls, note); err != nil {
+			return team.Delivered{}, err
+		}
+	}
+	at := -1
+	for i, old := range n.notes {
+		if old.ID == note.ID {
+			at = i
+		}
+	}
+	if at < 0 {
+		n.notes = append(n.notes, note)
+		n.to = append(n.to, to)
+		at = len(n.notes) - 1
+	}
+	if n.lose != nil {
+		if err := n.lose(n.calls); err != nil {
+			return team.Delivered{}, err
+		}
+	}
+	return team.Delivered{ID: n.notes[at].ID, Text: n.notes[at].Text}, nil
+}
+
+func (n *notebook) summaries() (all []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, note := range n.notes {
+		all = append(all, note.Description)
+	}
+	return all
+}
+
+var _ team.Sessions = (*notebook)(nil)
+
+// relayFor runs the relay of the lead for d of the bubble's time.
+func relayFor(t *testing.T, c *team.SignalChannel, host team.Sessions, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	require.ErrorIs(t, c.Relay(ctx, host, "ses_lead", nil), context.DeadlineExceeded)
+}
+
+func state(t *testing.T, c *team.SignalChannel, sent team.Sent) team.Status {
+	t.Helper()
+	s, err := c.Status(as(t.Context(), "tester"), sent)
+	require.NoError(t, err)
+	return s
+}
+
+func TestRelayDeliversInOrderAndAcksWithEvidence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, nil)
+		host := new(notebook)
+		var sent []team.Sent
+		for i := range 5 {
+			s := note(fmt.Sprint(i))
+			s.Delivery = team.DeliveryQueue
+			sent = append(sent, send(t, c, "tester", "lead", s))
+		}
+		relayFor(t, c, host, time.Minute)
+		require.Equal(t, []string{"0", "1", "2", "3", "4"}, host.summaries())
+		for i, n := range host.notes {
+			require.Equal(t, team.SessionID("ses_lead"), host.to[i])
+			require.Regexp(t, `^msg_[0-9a-f]{12}[0-9A-Za-z]{14}$`, n.ID)
+			require.Equal(t, team.DeliveryQueue, n.Delivery)
+			require.False(t, n.Wake)
+			s, err := team.ParseSignal(c.Secret(), n.Text)
+			require.NoError(t, err)
+			require.Equal(t, sent[i].ID, s.ID)
+			require.Equal(t, []any{team.ItemAcked, n.ID}, []any{state(t, c, sent[i]).State, state(t, c, sent[i]).Reason}, "the host's id is the evidence")
+		}
+		require.Empty(t, pending(t, c, "lead"))
+	})
+}
+
+func TestRelayRetriesWithoutDoubling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, nil)
+		host := &notebook{
+			lose: func(call int) error { // taken, and the answer was lost
+				if call <= 2 {
+					return errors.New("connection reset")
+				}
+				return nil
+			},
+		}
+		first := send(t, c, "tester", "lead", note("first"))
+		send(t, c, "tester", "lead", note("second"))
+		start := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Relay(ctx, host, "ses_lead", &team.RelayOptions{Wake: true}) }()
+		synctest.Wait()
+		require.NotEqual(t, team.ItemAcked, state(t, c, first).State, "nothing is marked before the host answered")
+		time.Sleep(10 * time.Second)
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+		require.Equal(t, []string{"first", "second"}, host.summaries(), "once each, in order")
+		require.True(t, host.notes[0].Wake)
+		require.Equal(t, 4, host.calls)
+		require.Equal(t, 3*time.Second, state(t, c, first).Since.Sub(start), "after pauses of 1 and 2 seconds")
+	})
+}
+
+func TestRelayPoisonedHeadDoesNotBlock(t *testing.T) {
+	for what, refusal := range map[string]error{"for good": team.ErrInvalid, "each time": errors.New("500")} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _ := newTeam(t, &team.SignalOptions{MaxAttempts: 3})
+				host := &notebook{fail: func(_ int, n team.Note) error {
+					if n.Description == "poison" {
+						return refusal
+					}
+					return nil
+				}}
+				poison := send(t, c, "tester", "lead", note("poison"))
+				for i := range 4 {
+					send(t, c, "tester", "lead", note(fmt.Sprint(i)))
+				}
+				relayFor(t, c, host, time.Hour)
+				require.Equal(t, []string{"0", "1", "2", "3"}, host.summaries())
+				require.Equal(t, team.ItemDead, state(t, c, poison).State)
+				require.Contains(t, state(t, c, poison).Reason, "the host refused it")
+				tries := 3
+				if refusal == team.ErrInvalid {
+					tries = 1
+				}
+				require.Equal(t, tries+4, host.calls)
+			})
+		})
+	}
+}
+
+func TestRelayForeignTextUnderItsID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, nil)
+		sent := send(t, c, "tester", "lead", note("mine"))
+		var s team.Signal
+		for q := range c.Pending(as(t.Context(), "lead")) {
+			s = q.Signal
+		}
+		host := &notebook{notes: []team.Note{{ID: team.HostMessageID(s), Text: "somebody else's"}}}
+		relayFor(t, c, host, time.Minute)
+		require.Equal(t, team.ItemDead, state(t, c, sent).State, "a success that is not ours is none")
+		s.To = "ses_other"
+		require.NotEqual(t, host.notes[0].ID, team.HostMessageID(s), "the id is the session's too")
+	})
+}
+
+// One relaying owner for a session at a time, and a clean hand-over.
+func TestRelayHasOneOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memstore.Store)
+		open := func() *team.SignalChannel {
+			c, err := team.OpenSignals(t.Context(), store, nil)
+			require.NoError(t, err)
+			return c
+		}
+		c := open()
+		require.NoError(t, c.Enrol(t.Context(), team.Member{Session: "ses_lead", Role: "lead"}))
+		first, second := new(notebook), new(notebook)
+		ctx1, stop1 := context.WithCancel(t.Context())
+		ctx2, stop2 := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		go func() { done <- open().Relay(ctx1, first, "ses_lead", nil) }()
+		synctest.Wait()
+		go func() { done <- open().Relay(ctx2, second, "ses_lead", nil) }()
+		for i := range 20 {
+			send(t, c, "tester", "ses_lead", note(fmt.Sprint(i)))
+			time.Sleep(5 * time.Second) // longer than a lease in all
+		}
+		require.Len(t, first.summaries(), 20)
+		require.Empty(t, second.summaries())
+		stop1()
+		<-done
+		send(t, c, "tester", "ses_lead", note("after"))
+		time.Sleep(4 * time.Second)
+		require.Equal(t, []string{"after"}, second.summaries(), "who returns hands over")
+		stop2()
+		<-done
+
+		// Killed: the record and a claim stay behind.
+		_, err := store.Put(t.Context(), "team/relay/ses_lead", []byte(fmt.Sprintf(`{"id":"killed","until":%q}`, time.Now().Add(20*time.Second).Format(time.RFC3339Nano))), "")
+		require.NoError(t, err)
+		send(t, c, "tester", "ses_lead", note("rescued"))
+		third := new(notebook)
+		ctx3, stop3 := context.WithCancel(t.Context())
+		go func() { done <- open().Relay(ctx3, third, "ses_lead", nil) }()
+		time.Sleep(19 * time.Second)
+		require.Empty(t, third.summaries(), "its lease holds")
+		time.Sleep(5 * time.Second)
+		require.Equal(t, []string{"rescued"}, third.summaries())
+		stop3()
+		<-done
+	})
+}
+
+func TestRelayRefusals(t *testing.T) {
+	c, _ := newTeam(t, nil)
+	require.ErrorIs(t, c.Relay(t.Context(), new(notebook), "ses_nobody", nil), team.ErrNotFound)
+	require.ErrorIs(t, c.Relay(t.Context(), new(notebook), "a\nb", nil), team.ErrInvalid)
+	require.ErrorIs(t, c.Relay(t.Context(), new(notebook), "ses_lead", &team.RelayOptions{Lease: -1}), team.ErrInvalid)
+	require.Panics(t, func() { _ = c.Relay(t.Context(), nil, "ses_lead", nil) })
+}
