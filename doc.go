@@ -10,10 +10,11 @@
 //	channel        carries                                    opened by       kept in
 //	Board          deliverables: Markdown files, by path      OpenBoard       a folder
 //	SignalChannel  signals: who settled, who is next          OpenSignals     a Store
+//	Ledger         the index: small facts, and the goals      OpenLedger      Records
 //	Trail          the account of every write: no content     OpenTrail       a folder
 //
-// The ledger, the offload of oversized results, the envelope matcher, permissions
-// and join are on their way; see CHANGELOG.md.
+// The offload of oversized results, the envelope matcher, permissions and join are on
+// their way; see CHANGELOG.md.
 //
 // A channel takes its author from the context, never from an argument that a
 // model could fill in:
@@ -29,7 +30,7 @@
 //
 // A board entry has at most 200 000 characters, a session 200 entries and 40
 // tasks; a signal 512 estimated tokens and 16 references; an inbox 1000 signals that
-// are not settled. What is over a limit is refused whole, with the numbers in a
+// are not settled; a ledger 1000 records and 4 MiB. What is over a limit is refused whole, with the numbers in a
 // *LimitError, and changes nothing. All but the references' are options.
 //
 // # Concurrency

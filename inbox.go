@@ -159,7 +159,8 @@ type Sent struct {
 }
 
 // Send puts s into the inbox of to, which is a session on the roster, or a role
-// that one session of the caller's team has. When it returns nil, the signal
+// that one session of the caller's team has: those with the same lead at the top of
+// their parents. When it returns nil, the signal
 // is stored, behind all that were sent to this inbox before.
 //
 // A summary and body over the cap are ErrTooLarge, a full inbox ErrLimit; to
@@ -212,13 +213,14 @@ func (c *SignalChannel) send(ctx context.Context, to []string, s Signal) ([]Sent
 	return sent, nil
 }
 
-func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sent, []Item, error) {
+// prepare completes a signal and finds its receivers.
+func (c *SignalChannel) prepare(ctx context.Context, to []string, s Signal) (Signal, []SessionID, error) {
 	caller, err := callerOf(ctx)
 	if err != nil {
-		return nil, nil, err
+		return s, nil, err
 	}
 	if caller.Session == "" {
-		return nil, nil, &InvalidError{What: "caller", Why: "has no session", Offset: -1}
+		return s, nil, &InvalidError{What: "caller", Why: "has no session", Offset: -1}
 	}
 	s.From, s.Seq, s.To = caller, 0, ""
 	s.Sent = time.Now().UTC().Truncate(time.Millisecond)
@@ -230,12 +232,17 @@ func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sen
 	}
 	setDefault(&s.Epoch, c.opts.Epoch)
 	if err := c.check(s); err != nil {
-		return nil, nil, err
+		return s, nil, err
 	}
 	if err := c.fenced(ctx, s.Epoch); err != nil {
-		return nil, nil, err
+		return s, nil, err
 	}
 	sessions, err := c.resolve(ctx, caller.Session, to)
+	return s, sessions, err
+}
+
+func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sent, []Item, error) {
+	s, sessions, err := c.prepare(ctx, to, s)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -90,7 +90,8 @@ func (c *SignalChannel) member(ctx context.Context, session SessionID) (Member, 
 
 // resolve returns the sessions that the addresses stand for, without doubles, in
 // their order. A session's id goes before a role of the same name. A role means
-// that of the sender's own team: the sessions with the same lead at their top.
+// that of the sender's own team: the sessions with the same lead at their top. A
+// sender with neither parent nor child has no team, and means anybody.
 func (c *SignalChannel) resolve(ctx context.Context, from SessionID, to []string) ([]SessionID, error) {
 	if len(to) == 0 {
 		return nil, &InvalidError{What: "recipients", Why: "are empty", Offset: -1}
@@ -128,10 +129,11 @@ func (c *SignalChannel) resolve(ctx context.Context, from SessionID, to []string
 
 func resolveRole(roster []Member, from SessionID, role string) (SessionID, error) {
 	parents := make(map[SessionID]SessionID, len(roster))
+	inTeam := false // from has a parent or a child
 	for _, m := range roster {
 		parents[m.Session] = m.Parent
+		inTeam = inTeam || m.Parent == from || m.Session == from && m.Parent != ""
 	}
-	_, enrolled := parents[from]
 	lead := leadOf(parents, from)
 	var found, others []SessionID
 	var names []string
@@ -141,7 +143,7 @@ func resolveRole(roster []Member, from SessionID, role string) (SessionID, error
 		if !strings.EqualFold(string(m.Role), role) {
 			continue
 		}
-		if !enrolled || leadOf(parents, m.Session) == lead {
+		if !inTeam || leadOf(parents, m.Session) == lead {
 			found = append(found, m.Session)
 		} else {
 			others = append(others, m.Session)
