@@ -47,7 +47,7 @@ var importTable = map[string]row{
 		test: []string{"storetest"},
 	},
 
-	"examples/relay": {code: []string{"", "memstore"}},
+	"examples/relay": {code: []string{"", "sqlitestore"}, test: []string{"memstore"}},
 }
 
 // A law holds for every row of the table, so that a new row cannot break it.

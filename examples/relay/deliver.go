@@ -76,7 +76,14 @@ func (d *deliverable) markdown(t *tree) string {
 	return p.String()
 }
 
-// findingsOf reads back what markdown wrote.
+// summaryOf and findingsOf read back what markdown wrote.
+func summaryOf(text string) string {
+	if lines := strings.SplitN(text, "\n", 4); len(lines) > 2 {
+		return lines[2]
+	}
+	return ""
+}
+
 func findingsOf(text string) []finding {
 	var found []finding
 	for line := range strings.Lines(text) {

@@ -1,6 +1,6 @@
 // Relay is a lead and five specialists who survey a workspace together.
 //
-//	go run ./examples/relay [-workspace DIR] [-json]
+//	go run ./examples/relay [-workspace DIR] [-json] [-new]
 //
 // Each specialist writes a Markdown file to the board and tells the lead, by
 // signal, in one line and with a path. The lead hands over from one to the
@@ -9,7 +9,9 @@
 //
 // There is no model in it: the specialists are functions that read the real
 // files of the workspace, in any language, best in Go. Read team.go for the
-// exchange; scan*.go gathers the facts and deliver*.go words them.
+// exchange, and run.go for how a run outlives its process: stopped in the
+// middle, by Ctrl-C or kill -9, it is carried on with by the next start. scan*.go
+// gathers the facts and deliver*.go words them.
 package main
 
 import (
@@ -26,7 +28,7 @@ import (
 	"time"
 
 	"github.com/teamchan/team"
-	"github.com/teamchan/team/memstore"
+	"github.com/teamchan/team/sqlitestore"
 )
 
 func main() {
@@ -47,10 +49,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("relay", flag.ContinueOnError)
 	dir := flags.String("workspace", "", "the folder to survey (default: the repository around the current folder)")
 	asJSON := flags.Bool("json", false, "print one JSON document instead of text")
+	fresh := flags.Bool("new", false, "begin a fresh run, even if one was stopped in the middle or is going on")
 	flags.SetOutput(io.Discard) // one line, by main
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		flags.SetOutput(stdout)
-		fmt.Fprintln(stdout, "usage: relay [-workspace DIR] [-json]")
+		fmt.Fprintln(stdout, "usage: relay [-workspace DIR] [-json] [-new]")
 		flags.PrintDefaults()
 		return err
 	} else if err != nil {
@@ -64,68 +67,115 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 
-	out := &console{w: stdout, colour: isTerminal(stdout)}
-	if *asJSON {
-		out.w = io.Discard
-	}
-	doc, err := survey(ctx, workspace, out)
+	out := &console{w: stdout, json: *asJSON, colour: isTerminal(stdout)}
+	return survey(ctx, workspace, *fresh, out)
+}
+
+// survey opens what the relay needs, and runs it.
+func survey(ctx context.Context, workspace string, fresh bool, out *console) (err error) {
+	boardDir, err := team.BoardDir(workspace)
 	if err != nil {
-		if ctx.Err() != nil {
-			return errors.New("interrupted")
-		}
 		return err
 	}
-	if *asJSON {
-		return doc.printJSON(stdout)
+	trailDir, err := team.TrailDir(workspace)
+	if err != nil {
+		return err
+	}
+	stateDir, err := team.StateDir(workspace)
+	if err != nil {
+		return err
+	}
+	trail, err := team.OpenTrail(ctx, trailDir, nil)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	defer func() { err = errors.Join(err, trail.Close()) }()
+	board, err := team.OpenBoard(ctx, boardDir, &team.BoardOptions{Trace: trail.Record})
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	defer board.Close()
+	store, err := sqlitestore.Open(ctx, filepath.Join(stateDir, "relay.db"), nil)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	if err := carryOut(ctx, workspace, board, store, trail.Record, fresh, out); err != nil {
+		return err
+	}
+	// The run is done; what a sweep leaves, the next one finds again.
+	_, _ = store.Sweep(ctx, sqlitestore.SweepPolicy{})
+	report, _ := board.Sweep(ctx)
+	if files, size := report.Removed(); files > 0 {
+		out.printf("\n  Removed from the board, since nobody has touched it for days: %s, %s\n", plural(files, "file"), bytesText(size))
 	}
 	return out.err
 }
 
-// survey opens the channels, runs the relay, and shows what happens.
-func survey(ctx context.Context, workspace string, out *console) (doc document, err error) {
+// stopped says in our words that err is there since somebody stopped us.
+func stopped(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
+}
+
+// carryOut begins a run, or carries on with one, and shows what happens.
+func carryOut(ctx context.Context, workspace string, board *team.Board, store team.Store,
+	trace func(context.Context, team.TraceEvent), fresh bool, out *console,
+) (err error) {
+	j, err := begin(ctx, store, fresh, out.printf)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	held, letGo := j.hold(ctx)
+	defer func() { err = j.end(ctx, held, err, letGo) }()
+	if j.resumed {
+		out.printf("carries on with the run of %s: %s\n\n", j.name(), j.progress())
+	}
+
 	out.printf("workspace  %s\n", shown(workspace))
-	begin := time.Now()
-	files, err := openTree(ctx, workspace, defaultLimits)
+	start := time.Now()
+	files, err := openTree(held, workspace, defaultLimits)
 	if err != nil {
-		return doc, err
+		return err
 	}
-	scanned := time.Since(begin)
+	scanned := time.Since(start)
 
-	dir, err := team.BoardDir(workspace)
+	signals, err := team.OpenSignals(held, store, &team.SignalOptions{
+		Epoch: j.session(), Lease: lease, MaxAttempts: team.NoLimit, Trace: trace,
+	})
 	if err != nil {
-		return doc, err
+		return err
 	}
-	board, err := team.OpenBoard(ctx, dir, nil)
-	if err != nil {
-		return doc, err
-	}
-	defer board.Close()
-	signals, err := team.OpenSignals(ctx, new(memstore.Store), nil)
-	if err != nil {
-		return doc, err
-	}
-
-	r := &relay{board: board, signals: signals, session: team.NewSessionKey(), tree: files, patience: 2 * time.Minute}
-	r.log = &timeline{started: time.Now(), base: filepath.Join(dir, r.session)}
+	r := &relay{board: board, signals: signals, session: j.session(), journal: j, tree: files, patience: 2 * time.Minute}
+	r.log = &timeline{started: time.Now(), base: filepath.Join(board.Dir(), r.session)}
 	r.log.show = func(e event) { out.event(e, r.log.relative) }
-	doc = document{Workspace: workspace, Board: dir, Session: r.session, Started: r.log.started, Scan: scanFacts{
-		Files: len(files.Files), Folders: files.Folders + 1, Packages: len(files.Packages), Read: files.Read,
-		Gaps: append([]string{}, files.gaps()...),
-	}}
+	doc := document{
+		Workspace: workspace, Board: board.Dir(), Session: r.session, Started: j.started(), Resumed: j.resumed,
+		Scan: scanFacts{
+			Files: len(files.Files), Folders: files.Folders + 1, Packages: len(files.Packages), Read: files.Read,
+			Gaps: append([]string{}, files.gaps()...),
+		},
+	}
 	out.head(doc, scanned)
-	result, err := r.run(ctx)
+	result, err := r.run(held)
 	if err != nil {
-		return doc, err
+		return err
 	}
 	doc.ElapsedMS = float64(time.Since(r.log.started).Microseconds()) / 1e3
-	doc.Events = r.log.events
+	doc.Events = append([]event{}, r.log.events...)
 	doc.Plan = result.plan.Path
 	doc.Tasks = append([]task{}, result.tasks...)
-	if doc.Account, err = r.account(ctx, result); err != nil {
-		return doc, err
+	if doc.Account, err = r.account(held, result); err != nil {
+		return err
 	}
 	out.tail(doc, r.log.relative)
-	return doc, nil
+	if out.err != nil {
+		return out.err // nobody has seen it: the next start shows it again
+	}
+	return r.finish(held)
 }
 
 // findWorkspace is dir, or the nearest folder above the current one that has a

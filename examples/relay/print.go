@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,7 +31,7 @@ type event struct {
 	ElapsedMS float64   `json:"elapsed_ms"`
 	From      team.Role `json:"from"`
 	To        string    `json:"to"`   // a role, or "board"
-	Kind      string    `json:"kind"` // of the signal, or "entry"
+	Kind      string    `json:"kind"` // of the signal, or "entry", or "found" for one that is there already
 	Summary   string    `json:"summary"`
 	Path      string    `json:"path,omitempty"`  // of an entry
 	Bytes     int64     `json:"bytes,omitempty"` // of an entry
@@ -39,7 +40,7 @@ type event struct {
 }
 
 func (l *timeline) signal(s team.Signal) {
-	e := event{From: s.From.Role, To: strings.TrimPrefix(string(s.To), "ses_"), Kind: string(s.Kind), Summary: s.Summary}
+	e := event{From: s.From.Role, To: path.Base(string(s.To)), Kind: string(s.Kind), Summary: s.Summary}
 	for _, ref := range s.Refs {
 		e.Refs = append(e.Refs, ref.Path)
 	}
@@ -48,6 +49,11 @@ func (l *timeline) signal(s team.Signal) {
 
 func (l *timeline) entry(e team.Entry, summary string) {
 	l.add(event{From: e.Role, To: "board", Kind: "entry", Summary: summary, Path: e.Path, Bytes: e.Size, Round: e.Round})
+}
+
+// found is an entry that an earlier start of the run had written.
+func (l *timeline) found(e team.Entry, summary string) {
+	l.add(event{From: e.Role, To: "board", Kind: "found", Summary: summary, Path: e.Path, Bytes: e.Size, Round: e.Round})
 }
 
 func (l *timeline) add(e event) {
@@ -61,10 +67,10 @@ func (l *timeline) add(e event) {
 }
 
 // relative shortens a path of this session for people.
-func (l *timeline) relative(path string) string {
-	rel, err := filepath.Rel(l.base, path)
+func (l *timeline) relative(name string) string {
+	rel, err := filepath.Rel(l.base, name)
 	if err != nil || strings.HasPrefix(rel, "..") {
-		return path
+		return name
 	}
 	return filepath.ToSlash(rel)
 }
@@ -115,6 +121,7 @@ type document struct {
 	Board     string    `json:"board"`   // folder
 	Session   string    `json:"session"` // folder in it
 	Started   time.Time `json:"started"`
+	Resumed   bool      `json:"resumed"` // an earlier start was stopped in the middle; Events and ElapsedMS are since this one
 	ElapsedMS float64   `json:"elapsed_ms"`
 	Scan      scanFacts `json:"scan"`
 	Events    []event   `json:"events"`
@@ -142,12 +149,13 @@ func (d document) printJSON(w io.Writer) error {
 // must check every line.
 type console struct {
 	w      io.Writer
+	json   bool // one document at the end, nothing before
 	colour bool
 	err    error
 }
 
 func (p *console) printf(format string, args ...any) {
-	if p.err == nil {
+	if p.err == nil && !p.json {
 		_, p.err = fmt.Fprintf(p.w, format, args...)
 	}
 }
@@ -170,7 +178,7 @@ func (p *console) paint(colour, s string) string {
 }
 
 var kindColour = map[string]string{
-	string(team.KindHandoff): cyan, string(team.KindSettled): green, string(team.KindUnsettled): red, "entry": dim,
+	string(team.KindHandoff): cyan, string(team.KindSettled): green, string(team.KindUnsettled): red, "entry": dim, "found": yellow,
 }
 
 func (p *console) head(d document, took time.Duration) {
@@ -183,7 +191,7 @@ func (p *console) head(d document, took time.Duration) {
 // for a handoff, what it points to.
 func (p *console) event(e event, relative func(string) string) {
 	what := cut(oneLine(e.Summary), 100)
-	if e.Kind == "entry" {
+	if e.Kind == "entry" || e.Kind == "found" {
 		what = fmt.Sprintf("%-32s  %8s  round %d", shown(relative(e.Path)), bytesText(e.Bytes), e.Round)
 	}
 	p.printf("%s  %-11s → %-11s  %s  %s\n", p.paint(dim, fmt.Sprintf("%7.3f s", e.ElapsedMS/1000)), e.From, e.To,
@@ -196,6 +204,10 @@ func (p *console) event(e event, relative func(string) string) {
 }
 
 func (p *console) tail(d document, relative func(string) string) {
+	if p.json {
+		p.err = d.printJSON(p.w)
+		return
+	}
 	p.printf("\n%s\n\n", p.paint(bold, "What to do next"))
 	levelColour := map[level]string{high: red, medium: yellow, low: dim}
 	for i, t := range d.Tasks {

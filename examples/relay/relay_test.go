@@ -25,8 +25,13 @@ import (
 // the folder for temporary files, which is the test's own.
 func workspace(t *testing.T, files map[string]string) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "workspace")
 	t.Setenv("TMPDIR", t.TempDir())
+	return makeFiles(t, files)
+}
+
+func makeFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "workspace")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -310,11 +315,16 @@ func newRelay(t *testing.T) *relay {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { board.Close() })
-	signals, err := team.OpenSignals(t.Context(), new(memstore.Store), nil)
+	store := new(memstore.Store)
+	signals, err := team.OpenSignals(t.Context(), store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &relay{board: board, signals: signals, session: team.NewSessionKey(), tree: &tree{},
+	j, err := begin(t.Context(), store, false, func(string, ...any) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &relay{board: board, signals: signals, session: j.session(), journal: j, tree: &tree{},
 		log: &timeline{started: time.Now()}, patience: time.Minute}
 }
 
@@ -331,22 +341,22 @@ func TestLead(t *testing.T) {
 		r := newRelay(t)
 		r.patience = time.Millisecond
 		for _, m := range []team.Member{
-			{Session: sessionOf(roleLead), Role: roleLead},
-			{Session: sessionOf(roleArchitect), Role: roleArchitect, Parent: sessionOf(roleLead)},
-			{Session: sessionOf(roleResearcher), Role: roleResearcher, Parent: sessionOf(roleLead)},
+			{Session: sessionOf(r.session, roleLead), Role: roleLead},
+			{Session: sessionOf(r.session, roleArchitect), Role: roleArchitect, Parent: sessionOf(r.session, roleLead)},
+			{Session: sessionOf(r.session, roleResearcher), Role: roleResearcher, Parent: sessionOf(r.session, roleLead)},
 		} {
 			if err := r.signals.Enrol(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, err := r.lead(as(t.Context(), roleLead))
+		_, err := r.lead(r.as(t.Context(), roleLead))
 		if err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
 			t.Errorf("lead without specialists = %v, want no answer within 1ms", err)
 		}
 	})
 	t.Run("an entry that is not the one handed over", func(t *testing.T) {
 		r := newRelay(t)
-		e, err := r.write(as(t.Context(), roleTester), deliverable{topic: "x", title: "x"})
+		e, err := r.write(r.as(t.Context(), roleTester), deliverable{topic: "x", title: "x"})
 		if err != nil {
 			t.Fatal(err)
 		}

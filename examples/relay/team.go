@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,6 +19,9 @@ const (
 	roleReviewer    team.Role = "reviewer"
 	roleTester      team.Role = "tester"
 )
+
+// taskName is the folder of the entries in that of the run.
+const taskName = "survey"
 
 // A specialist turns the facts of the workspace, and what colleagues wrote
 // before, into a deliverable. Here it is a function; it could as well be a
@@ -46,10 +50,17 @@ var steps = [][]specialist{
 
 // A relay is one run: a board for what is long, a signal channel for what is
 // short, and the workspace that all of it is about.
+//
+// A run may be killed at any point, and another process carries on with it. For
+// that, each step leaves its result before it ends what caused it: an entry is
+// on the board before its signal is sent, a signal is sent before the handoff
+// is acked, an answer is in the journal before it is acked. Whatever comes twice
+// because of that is recognised, and done once.
 type relay struct {
 	board   *team.Board
 	signals *team.SignalChannel
-	session string // the folder of this run on the board
+	session string // of this run on the board; see team.NewSessionKey
+	journal *journal
 	tree    *tree
 	log     *timeline
 
@@ -59,31 +70,40 @@ type relay struct {
 // as returns a context in which calls are made by the given role. A program
 // that runs real agents sets this where a tool call comes in: no agent can
 // write in the name of another one.
-func as(ctx context.Context, role team.Role) context.Context {
-	return team.WithCaller(ctx, team.Caller{Session: sessionOf(role), Role: role})
+func (r *relay) as(ctx context.Context, role team.Role) context.Context {
+	return team.WithCaller(ctx, team.Caller{Session: sessionOf(r.session, role), Role: role})
 }
 
-func sessionOf(role team.Role) team.SessionID { return team.SessionID("ses_" + role) }
+// sessionOf names an agent's session. Each run has its own, so that the inboxes
+// of two runs in one store are different ones.
+func sessionOf(run string, role team.Role) team.SessionID {
+	return team.SessionID(run + "/" + string(role))
+}
 
-// run enrols the team, starts the specialists, and lets the lead lead.
+// run enrols the team, starts the specialists that have not settled yet, and
+// lets the lead lead.
 func (r *relay) run(ctx context.Context) (outcome, error) {
-	if err := r.signals.Enrol(ctx, team.Member{Session: sessionOf(roleLead), Role: roleLead}); err != nil {
+	lead := sessionOf(r.session, roleLead)
+	if err := r.signals.Enrol(ctx, team.Member{Session: lead, Role: roleLead}); err != nil {
 		return outcome{}, err
 	}
+	settled := r.journal.settled()
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
 	for _, step := range steps {
 		for _, s := range step {
-			m := team.Member{Session: sessionOf(s.role), Role: s.role, Parent: sessionOf(roleLead)}
+			m := team.Member{Session: sessionOf(r.session, s.role), Role: s.role, Parent: lead}
 			if err := r.signals.Enrol(ctx, m); err != nil {
 				return outcome{}, err
 			}
-			wg.Go(func() { r.serve(as(ctx, s.role), s) })
+			if _, ok := settled[s.role]; !ok {
+				wg.Go(func() { r.serve(r.as(ctx, s.role), s) })
+			}
 		}
 	}
-	return r.lead(as(ctx, roleLead))
+	return r.lead(r.as(ctx, roleLead))
 }
 
 // serve is a specialist's life: it waits for one handoff, works on it, and
@@ -97,21 +117,35 @@ func (r *relay) serve(ctx context.Context, s specialist) {
 	r.log.signal(handoff.Signal)
 
 	answer, err := r.deliver(ctx, s, handoff.Refs)
-	if err != nil {
+	if errors.Is(err, errTaken) {
+		return // another process has the run, and gets the handoff
+	} else if err != nil {
 		answer = team.Signal{Kind: team.KindUnsettled, Summary: cut(oneLine(err.Error()), 160)}
 	}
 	answer.ReplyTo = handoff.ID
-	if _, err := r.signals.Send(ctx, string(handoff.From.Session), answer); err != nil {
-		return // not acked: the handoff comes back to whoever takes over
+	_, err = r.signals.Send(ctx, string(handoff.From.Session), answer)
+	// The lead may end the run as soon as it has the last answer; what becomes of
+	// the handoff still counts. If that fails too, the handoff is handed out again
+	// after its lease.
+	ctx = context.WithoutCancel(ctx)
+	if err != nil {
+		_ = r.signals.Release(ctx, 0, got...) // for whoever carries on
+		return
 	}
-	// The lead may end the run as soon as it has the last answer; the ack still
-	// counts. If it fails, the handoff is handed out again after its lease.
-	_ = r.signals.Ack(context.WithoutCancel(ctx), got...)
+	_ = r.signals.Ack(ctx, got...)
 }
 
 // deliver reads what colleagues wrote, does the work and puts it on the board.
-// What goes back to the lead is one line and a reference.
+// What goes back to the lead is one line and a reference. With the key it
+// arrives once, even if it was sent before the process was killed.
 func (r *relay) deliver(ctx context.Context, s specialist, refs []team.Ref) (team.Signal, error) {
+	answer := team.Signal{Kind: team.KindSettled, Key: "answer"}
+	if entry, summary, err := r.written(ctx); err != nil {
+		return team.Signal{}, err
+	} else if entry.Path != "" {
+		answer.Summary, answer.Refs = summary, []team.Ref{entry.Ref()}
+		return answer, nil
+	}
 	in := brief{}
 	for _, ref := range refs {
 		text, err := r.board.ReadRef(ctx, ref, team.Range{})
@@ -125,13 +159,17 @@ func (r *relay) deliver(ctx context.Context, s specialist, refs []team.Ref) (tea
 	if err != nil {
 		return team.Signal{}, err
 	}
-	return team.Signal{Kind: team.KindSettled, Summary: work.summary, Refs: []team.Ref{entry.Ref()}}, nil
+	answer.Summary, answer.Refs = work.summary, []team.Ref{entry.Ref()}
+	return answer, nil
 }
 
 // write puts a deliverable on the board. Who wrote it is in ctx.
 func (r *relay) write(ctx context.Context, d deliverable) (team.Entry, error) {
+	if err := r.journal.renew(ctx); err != nil {
+		return team.Entry{}, err // the run may be somebody else's by now
+	}
 	entry, err := r.board.Write(ctx, team.Draft{
-		Session: r.session, Task: "survey", Topic: d.topic, Body: d.markdown(r.tree),
+		Session: r.session, Task: taskName, Topic: d.topic, Body: d.markdown(r.tree),
 	})
 	if err == nil {
 		r.log.entry(entry, d.summary)
@@ -150,10 +188,15 @@ type outcome struct {
 // lead hands over from step to step, then writes the plan. It never has the
 // bodies in its context: it reads the beginnings, where the findings are.
 func (r *relay) lead(ctx context.Context) (out outcome, err error) {
-	done := map[team.Role]team.Signal{}
+	done := r.journal.settled()
 	for _, step := range steps {
+		open := 0
 		for _, s := range step {
-			handoff := team.Signal{Kind: team.KindHandoff, Summary: s.ask}
+			if _, ok := done[s.role]; ok {
+				continue
+			}
+			open++
+			handoff := team.Signal{Kind: team.KindHandoff, Summary: s.ask, Key: "handoff"}
 			for _, role := range s.reads {
 				handoff.Refs = append(handoff.Refs, done[role].Refs...)
 			}
@@ -161,12 +204,15 @@ func (r *relay) lead(ctx context.Context) (out outcome, err error) {
 				return out, err
 			}
 		}
-		for range step {
+		for open > 0 {
 			answer, err := r.await(ctx)
 			if err != nil {
 				return out, err
 			}
-			done[answer.From.Role] = answer
+			if _, ok := done[answer.From.Role]; !ok {
+				done[answer.From.Role] = answer
+				open--
+			}
 		}
 	}
 
@@ -182,11 +228,15 @@ func (r *relay) lead(ctx context.Context) (out outcome, err error) {
 		reports = append(reports, report{s.role, answer.Summary, answer.Refs[0].Path, findingsOf(head.Text)})
 	}
 	out.tasks = next(reports)
-	out.plan, err = r.write(ctx, plan(reports, out.tasks, r.log.relative))
+	if out.plan, _, err = r.written(ctx); err == nil && out.plan.Path == "" {
+		out.plan, err = r.write(ctx, plan(reports, out.tasks, r.log.relative))
+	}
 	return out, err
 }
 
-// await takes the next answer from the lead's inbox.
+var errUnsettled = errors.New("did not settle")
+
+// await takes the next answer from the lead's inbox, and into the journal.
 func (r *relay) await(ctx context.Context) (team.Signal, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, r.patience, fmt.Errorf("no answer within %s", r.patience))
 	defer stop()
@@ -199,11 +249,15 @@ func (r *relay) await(ctx context.Context) (team.Signal, error) {
 	}
 	answer := got[0].Signal
 	r.log.signal(answer)
-	if err := r.signals.Ack(ctx, got...); err != nil {
-		return team.Signal{}, err
-	}
 	if answer.Kind != team.KindSettled || len(answer.Refs) == 0 {
-		return answer, fmt.Errorf("the %s did not settle: %s", answer.From.Role, answer.Summary)
+		return answer, fmt.Errorf("the %s %w: %s", answer.From.Role, errUnsettled, answer.Summary)
 	}
-	return answer, nil
+	if err := r.journal.settle(ctx, answer); err != nil {
+		return answer, err
+	}
+	err = r.signals.Ack(ctx, got...)
+	if errors.Is(err, team.ErrConflict) {
+		err = nil // its lease has ended: it comes again, and is known then
+	}
+	return answer, err
 }
