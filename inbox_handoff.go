@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
+
+	"github.com/teamchan/team/internal/atomicfile"
 )
 
 // A Handoff is a deliverable, the signal that announces it, and what changes in
@@ -35,6 +38,7 @@ type handoffRecord struct {
 	Entry  Entry     `json:"entry"`
 	To     SessionID `json:"to"`
 	ID     SignalID  `json:"id"`
+	Seq    Seq       `json:"seq,omitempty"` // known only afterwards
 }
 
 // HandOff publishes h.Draft on the board first, and then sends the signal and
@@ -43,14 +47,16 @@ type handoffRecord struct {
 //
 // Repeated with the same Key after a crash, anywhere, it finds what is done and does
 // the rest: if the caller's newest round in the same place has the same body, it is
-// not written again. Another handoff under the same Key is ErrConflict.
+// not written again. Another handoff under the same Key is ErrConflict. The same at
+// once from several goroutines or processes sends one signal, but may leave several
+// rounds on the board.
 //
 // It needs a Store that is a Committer; with any other it is
 // errors.ErrUnsupported. Other errors are those of Board.Write, Send and Apply; then
 // no signal was sent and the ledger is as it was, but the entry may be there.
 func (c *SignalChannel) HandOff(ctx context.Context, board *Board, h Handoff) (HandedOff, error) {
 	done, err := c.handOff(ctx, board, h)
-	event := TraceEvent{Op: "inbox.handoff", ID: string(done.Sent.ID), Target: done.Sent.To, SHA256: done.Entry.SHA256, Round: done.Entry.Round}
+	event := TraceEvent{Op: "inbox.handoff", Size: int64(len(h.Signal.Summary) + len(h.Signal.Body)), ID: string(done.Sent.ID), Target: done.Sent.To, SHA256: done.Entry.SHA256, Round: done.Entry.Round}
 	if done.Replayed {
 		event.Outcome = "replayed"
 	}
@@ -72,23 +78,29 @@ func (c *SignalChannel) handOff(ctx context.Context, board *Board, h Handoff) (H
 		return HandedOff{}, fmt.Errorf("%w: the store has no step for a signal and the ledger; write, then send", errors.ErrUnsupported)
 	case h.Signal.Key == "":
 		return HandedOff{}, &InvalidError{What: "handoff", Why: "has no key", Offset: -1, Advice: "choose one that a repeated call has too"}
-	case h.Ledger == nil && len(h.Edits) > 0, h.Ledger != nil && h.Ledger.records != Records(c.store):
+	case h.Ledger == nil && len(h.Edits) > 0, h.Ledger != nil && !same(h.Ledger.records, c.store):
 		return HandedOff{}, &InvalidError{What: "handoff", Why: "has edits for a ledger that is not in the channel's store", Offset: -1}
+	}
+	if h.Ledger != nil {
+		if err := h.Ledger.checkEdits(h.Edits); err != nil {
+			return HandedOff{}, err
+		}
+	}
+	// First of all whether it is done: then it is, though the signal's time or
+	// epoch is over, or its receiver gone.
+	digest, err := handoffDigest(h)
+	if err != nil {
+		return HandedOff{}, err
+	}
+	key := handoffPrefix + hexDigest([]byte(string(caller.Session)+"\x00"+h.Signal.Key))
+	if done, err := c.handedOff(ctx, key, digest); !errors.Is(err, ErrNotFound) {
+		return done, err
 	}
 	s, sessions, err := c.prepare(ctx, []string{h.To}, h.Signal)
 	if err != nil {
 		return HandedOff{}, err
 	}
 	s.To = sessions[0]
-
-	digest, err := handoffDigest(h, s)
-	if err != nil {
-		return HandedOff{}, err
-	}
-	key := handoffPrefix + hexDigest([]byte(string(caller.Session)+"\x00"+s.Key))
-	if done, err := c.handedOff(ctx, key, digest); !errors.Is(err, ErrNotFound) {
-		return done, err
-	}
 	entry, err := board.find(ctx, h.Draft, caller.Role)
 	if errors.Is(err, ErrNotFound) {
 		entry, err = board.Write(ctx, h.Draft)
@@ -105,7 +117,9 @@ func (c *SignalChannel) handOff(ctx context.Context, board *Board, h Handoff) (H
 	if err != nil {
 		return HandedOff{}, err
 	}
-	record, err := json.Marshal(handoffRecord{digest, entry, s.To, s.ID})
+	item.Key = "" // the record below is what a repeated handoff finds
+	record := handoffRecord{Digest: digest, Entry: entry, To: s.To, ID: s.ID}
+	value, err := json.Marshal(record)
 	if err != nil {
 		return HandedOff{}, err
 	}
@@ -113,13 +127,17 @@ func (c *SignalChannel) handOff(ctx context.Context, board *Board, h Handoff) (H
 	var sent Sent
 	step := func(ctx context.Context, changes []Change) ([]Version, error) {
 		batch := Batch{Queue: inboxQueue(s.To), Items: []Item{item}, Max: max(c.opts.MaxPending, 0)}
-		all := append(changes[:len(changes):len(changes)], Change{Key: key, Value: record})
+		all := append(changes[:len(changes):len(changes)], Change{Key: key, Value: value})
 		did, err := committer.Commit(ctx, []Batch{batch}, all)
 		if err != nil {
 			return nil, err
 		}
 		r := did.Receipts[0][0]
 		sent = Sent{ID: SignalID(r.ID), To: s.To, Seq: r.Seq}
+		record.Seq = r.Seq
+		if value, err := json.Marshal(record); err == nil { // or a repeated call looks for it
+			_, _ = c.store.Put(ctx, key, value, did.Versions[len(changes)])
+		}
 		return did.Versions[:len(changes)], nil
 	}
 	if len(h.Edits) == 0 {
@@ -139,18 +157,27 @@ func (c *SignalChannel) handOff(ctx context.Context, board *Board, h Handoff) (H
 	return HandedOff{Entry: entry, Sent: sent}, nil
 }
 
-// handoffDigest returns what a repeated handoff must equal.
-func handoffDigest(h Handoff, s Signal) (string, error) {
-	same, err := json.Marshal(struct {
-		To     SessionID
-		Draft  Draft
-		Kind   Kind
-		Texts  []string
-		Refs   []Ref
-		Edits  []Edit
-		Ledger string
-	}{s.To, h.Draft, s.Kind, []string{s.Summary, s.Body, string(s.ReplyTo), s.Epoch}, s.Refs, h.Edits, ledgerName(h.Ledger)})
-	return hexDigest(same), err
+// handoffDigest returns what a repeated handoff must equal: what the caller passed.
+func handoffDigest(h Handoff) (string, error) {
+	s := h.Signal
+	given, err := json.Marshal(struct {
+		To       string
+		Draft    Draft
+		Kind     Kind
+		Texts    []string
+		Delivery Delivery
+		Expires  int64
+		Refs     []Ref
+		Edits    []Edit
+		Ledger   string
+	}{h.To, h.Draft, s.Kind, []string{s.Summary, s.Body, string(s.ReplyTo), s.Epoch}, s.Delivery, s.Expires.UnixMilli(), s.Refs, h.Edits,
+		ledgerName(h.Ledger)})
+	return hexDigest(given), err
+}
+
+// same reports whether two ports are one value.
+func same(a, b any) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 func ledgerName(l *Ledger) string {
@@ -173,7 +200,10 @@ func (c *SignalChannel) handedOff(ctx context.Context, key, digest string) (Hand
 	if done.Digest != digest {
 		return HandedOff{}, fmt.Errorf("%w: another handoff has this key", ErrConflict)
 	}
-	h := HandedOff{Entry: done.Entry, Sent: Sent{ID: done.ID, To: done.To, Replayed: true}, Replayed: true}
+	h := HandedOff{Entry: done.Entry, Sent: Sent{ID: done.ID, To: done.To, Seq: done.Seq, Replayed: true}, Replayed: true}
+	if done.Seq > 0 {
+		return h, nil
+	}
 	for item, err := range c.store.Items(ctx, inboxQueue(done.To), ListOptions{Settled: true}) {
 		if err != nil {
 			return HandedOff{}, err
@@ -200,6 +230,16 @@ func (b *Board) find(ctx context.Context, d Draft, role Role) (Entry, error) {
 	}
 	if last.Changed || last.SHA256 != hexDigest(bytesOf(d.Body)) {
 		return Entry{}, ErrNotFound
+	}
+	// Whoever wrote it may have been killed before its name was durable.
+	p, err := newPlace(d, role)
+	if err != nil {
+		return Entry{}, err
+	}
+	for _, dir := range []string{p.dir(), p.session, "."} {
+		if err := atomicfile.SyncDir(b.root, dir, b.step); err != nil {
+			return Entry{}, err
+		}
 	}
 	return last, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -73,9 +74,23 @@ func TestHandoffIsOneStep(t *testing.T) {
 	require.Empty(t, pending(t, c, "architect"))
 	require.Len(t, entries(t, b, team.Filter{}), 1)
 
-	h.Draft.Body = "another\n"
-	_, err = c.HandOff(architect, b, h)
-	require.ErrorIs(t, err, team.ErrConflict, "another handoff under the same key")
+	// Done is done, whatever became of the receiver and the run.
+	require.NoError(t, c.Leave(t.Context(), "ses_implementer"))
+	again, err = c.HandOff(architect, b, h)
+	require.NoError(t, err)
+	require.True(t, again.Replayed)
+
+	for what, change := range map[string]func(*team.Handoff){
+		"another body":     func(h *team.Handoff) { h.Draft.Body = "another\n" },
+		"another delivery": func(h *team.Handoff) { h.Signal.Delivery = team.DeliveryQueue },
+		"another expiry":   func(h *team.Handoff) { h.Signal.Expires = time.Now().Add(time.Hour) },
+		"other edits":      func(h *team.Handoff) { h.Edits = nil },
+	} {
+		other := h
+		change(&other)
+		_, err = c.HandOff(architect, b, other)
+		require.ErrorIs(t, err, team.ErrConflict, what)
+	}
 	require.Len(t, entries(t, b, team.Filter{}), 1)
 }
 
@@ -132,6 +147,9 @@ func TestHandoffRefusals(t *testing.T) {
 		change(&h)
 		_, err := c.HandOff(architect, b, h)
 		require.Error(t, err, what)
+		if what == "a bad value" || what == "the goals" {
+			require.ErrorIs(t, err, team.ErrInvalid, what)
+		}
 		require.Empty(t, pending(t, c, "implementer"), what)
 		_, err = ledger.Get(architect, "auth")
 		require.ErrorIs(t, err, team.ErrNotFound, what)
@@ -141,8 +159,11 @@ func TestHandoffRefusals(t *testing.T) {
 	good.Ledger, good.Edits = nil, nil
 	_, err = plain.HandOff(architect, b, good)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = c.HandOff(architect, b, good)
-	require.NoError(t, err, "a handoff needs no ledger")
+	_, err = c.Send(architect, "implementer", good.Signal)
+	require.NoError(t, err)
+	done, err := c.HandOff(architect, b, good)
+	require.NoError(t, err, "a handoff needs no ledger, and its key is not that of a Send")
+	require.NotZero(t, done.Sent.Seq)
 }
 
 func TestHandoffAtOnceIsOne(t *testing.T) {

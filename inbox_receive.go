@@ -68,14 +68,14 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 	} else if err != nil {
 		return nil, err
 	}
-	return c.take(ctx, queue, o)
+	return c.take(ctx, queue, o, max(c.opts.MaxAttempts, 0))
 }
 
 // take claims the next signals of an inbox, and buries what nobody can or may read.
-func (c *SignalChannel) take(ctx context.Context, queue string, o ReceiveOptions) ([]Received, error) {
+func (c *SignalChannel) take(ctx context.Context, queue string, o ReceiveOptions, attempts int) ([]Received, error) {
 	for {
 		claims, err := c.store.Claim(ctx, queue, ClaimOptions{
-			Max: max(o.Max, 1), Budget: o.Budget, Lease: o.Lease, MaxAttempts: max(c.opts.MaxAttempts, 0), Wait: !o.NoWait,
+			Max: max(o.Max, 1), Budget: o.Budget, Lease: o.Lease, MaxAttempts: attempts, Wait: !o.NoWait,
 		})
 		if err != nil {
 			return nil, err
@@ -89,6 +89,7 @@ func (c *SignalChannel) take(ctx context.Context, queue string, o ReceiveOptions
 			} else if err = c.fenced(ctx, s.Epoch); errors.Is(err, ErrFenced) {
 				reason = "late, " + err.Error()
 			} else if err != nil {
+				c.giveBack(ctx, queue, claims)
 				return nil, err
 			}
 			if reason == "" {
@@ -106,6 +107,17 @@ func (c *SignalChannel) take(ctx context.Context, queue string, o ReceiveOptions
 			return got, nil
 		}
 	}
+}
+
+// giveBack releases claims that their caller will never see.
+func (c *SignalChannel) giveBack(ctx context.Context, queue string, claims []Claim) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	settlements := make([]Settlement, len(claims))
+	for i, claim := range claims {
+		settlements[i] = Settlement{Seq: claim.Seq, Token: claim.Token, Verdict: VerdictRelease}
+	}
+	_ = c.store.Settle(ctx, queue, settlements...) // or their leases end
 }
 
 // Ack settles received signals: they are not handed out again. Each stands

@@ -12,47 +12,58 @@ import (
 
 // RelayOptions change how Relay works. The zero value has the defaults.
 type RelayOptions struct {
-	// Lease is how long the relay of a session stays with a process that is
-	// killed. Zero means DefaultRelayLease.
+	// Lease is how long the relay of a session, and the signal at hand, stay with
+	// a process that is killed. Zero means DefaultRelayLease.
 	Lease time.Duration
 
 	// Pause is how long Relay waits before it tries a host again that failed,
 	// the first time; then twice as long, up to a minute. Zero means a second.
 	Pause time.Duration
 
+	// Tries is how often a signal is tried at a host that fails, before it is a
+	// dead letter. Zero means DefaultRelayTries, which lasts a quarter of an
+	// hour; NoLimit tries for ever.
+	Tries int
+
 	// Wake makes an idle session start to work on a signal. Without it the
 	// signal waits for the session's next turn.
 	Wake bool
 }
 
-// DefaultRelayLease is how long a killed process blocks the relay of a session.
-const DefaultRelayLease = 30 * time.Second
+// The defaults of Relay.
+const (
+	DefaultRelayLease = 30 * time.Second
+	DefaultRelayTries = 20
+)
 
 const relayPrefix = "team/relay/"
 
 // Relay moves the signals of session's inbox into the session on its host, one by
-// one, in order, until ctx ends, whose error it returns. It is for hosts whose
-// agents do not call Receive.
+// one, in order, until ctx ends, whose error it returns, or the store fails. It
+// is for hosts whose agents do not call Receive.
 //
 // A signal is acked when the host has answered that it holds the text, with the
 // host's id as evidence (see Status), and not before. The id under which it is
 // delivered is derived from the session and the signal, so that a repeated
 // delivery never doubles, and never lands in another session. A host that
-// fails is tried again after a pause that grows; after MaxAttempts, or at once if
-// it refuses for good, the signal becomes a dead letter and the next one follows.
+// fails is tried again after a pause that grows; after Tries, or at once if
+// it refuses for good, the signal becomes a dead letter and the next one follows. A
+// signal that expires, or whose epoch is fenced, meanwhile is not tried again.
 //
 // One process at a time relays a session: others wait, and take over when it
-// returns, or when its lease ends because it was killed.
+// returns, or when it has not stirred for its lease because it was killed. Who takes
+// over waits until nothing is in other hands, so that the order holds.
 func (c *SignalChannel) Relay(ctx context.Context, sessions Sessions, session SessionID, opts *RelayOptions) error {
 	if sessions == nil {
 		panic("team: Relay with nil Sessions")
 	}
-	r := &relay{c: c, sessions: sessions, session: session, id: rand.Text()}
+	r := &relay{c: c, sessions: sessions, session: session, queue: inboxQueue(session), id: rand.Text()}
 	if opts != nil {
 		r.opts = *opts
 	}
 	setDefault(&r.opts.Lease, DefaultRelayLease)
 	setDefault(&r.opts.Pause, time.Second)
+	setDefault(&r.opts.Tries, DefaultRelayTries)
 	return edge("inbox.relay", string(session), r.run(ctx))
 }
 
@@ -60,21 +71,28 @@ type relay struct {
 	c        *SignalChannel
 	sessions Sessions
 	session  SessionID
+	queue    string
 	opts     RelayOptions
-	id       string // of this owner
+
+	id      string  // of this owner
+	version Version // of the owner's record, while it is ours; zero if it is not
 }
 
-// A relayOwner is the record that says who relays a session, and until when.
+// A relayOwner is the record that says who relays a session. Its owner writes it
+// again within each third of the lease; no clock but the reader's own counts.
 type relayOwner struct {
-	ID    string    `json:"id"`
-	Until time.Time `json:"until"`
+	ID    string        `json:"id"`
+	Lease time.Duration `json:"lease"`
+	Stirs uint64        `json:"stirs"`
 }
+
+var errRelayLost = errors.New("the relay, or the signal at hand, is in other hands")
 
 func (r *relay) run(ctx context.Context) error {
 	if err := checkName("session", string(r.session)); err != nil {
 		return err
 	}
-	if r.opts.Lease < 0 || r.opts.Pause < 0 {
+	if r.opts.Lease < 0 || r.opts.Pause < 0 || r.opts.Tries < NoLimit {
 		return &InvalidError{What: "relay option", Why: "is negative", Offset: -1}
 	}
 	if _, err := r.c.member(ctx, r.session); err != nil {
@@ -85,100 +103,195 @@ func (r *relay) run(ctx context.Context) error {
 		if err := r.own(ctx); err != nil {
 			return err
 		}
-		// Woken often enough to renew the lease.
+		// Woken often enough to stir.
 		short, cancel := context.WithTimeout(ctx, r.opts.Lease/3)
-		got, err := r.c.take(short, inboxQueue(r.session), ReceiveOptions{Lease: r.opts.Lease})
+		got, err := r.c.take(short, r.queue, ReceiveOptions{Lease: r.opts.Lease}, 0)
 		cancel()
 		switch {
+		case len(got) > 0:
+			if err := r.deliver(ctx, got[0]); err != nil && !errors.Is(err, errRelayLost) {
+				return err
+			}
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, context.DeadlineExceeded):
-			continue
-		case err != nil:
-			return err
-		}
-		if err := r.deliver(ctx, got[0]); err != nil {
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			return err
 		}
 	}
 }
 
-// own becomes the owner of the session's relay, or stays it, and waits while
-// somebody else is.
+// own becomes the owner of the session's relay, or stirs, and waits while somebody
+// else is.
 func (r *relay) own(ctx context.Context) error {
-	for {
-		prev, owner, err := r.owner(ctx)
-		if err != nil {
+	if r.version != "" {
+		if err := r.stir(ctx); !errors.Is(err, errRelayLost) {
 			return err
 		}
-		now := time.Now()
-		if owner.ID == r.id || !owner.Until.After(now) {
-			value, err := json.Marshal(relayOwner{r.id, now.Add(r.opts.Lease)})
+	}
+	var seen Version
+	var since time.Time
+	for {
+		rec, err := r.c.store.Get(ctx, relayPrefix+string(r.session))
+		var owner relayOwner
+		switch {
+		case errors.Is(err, ErrNotFound):
+			rec.Version = ""
+		case err != nil:
+			return err
+		default:
+			_ = json.Unmarshal(rec.Value, &owner) // what cannot be read is nobody's
+		}
+		if rec.Version != seen {
+			seen, since = rec.Version, time.Now()
+		}
+		left := min(owner.Lease, time.Hour) - time.Since(since)
+		if rec.Version != "" && left > 0 {
+			if err := waitFor(ctx, min(left, r.opts.Lease/10)); err != nil {
+				return err
+			}
+			continue
+		}
+		r.version = rec.Version
+		if err := r.put(ctx); errors.Is(err, errRelayLost) {
+			continue // somebody was quicker: look who
+		} else if err != nil {
+			return err
+		}
+		return r.settled(ctx)
+	}
+}
+
+// settled waits until no signal of the inbox is in the hands of who had the relay
+// before.
+func (r *relay) settled(ctx context.Context) error {
+	for {
+		taken := false
+		for item, err := range r.c.store.Items(ctx, r.queue, ListOptions{}) {
 			if err != nil {
 				return err
 			}
-			_, err = r.c.store.Put(ctx, relayPrefix+string(r.session), value, prev)
-			if err == nil || !errors.Is(err, ErrConflict) {
-				return err
+			if taken = item.State == ItemClaimed; taken {
+				break
 			}
-			continue // somebody was quicker: look who
 		}
-		// It may return before its time is over, or renew it.
-		if err := waitFor(ctx, min(owner.Until.Sub(now), r.opts.Lease/10)); err != nil {
+		if !taken {
+			return nil
+		}
+		if err := waitFor(ctx, r.opts.Lease/10); err != nil {
+			return err
+		}
+		if err := r.stir(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-func (r *relay) owner(ctx context.Context) (Version, relayOwner, error) {
-	var owner relayOwner
-	rec, err := r.c.store.Get(ctx, relayPrefix+string(r.session))
-	if errors.Is(err, ErrNotFound) {
-		return "", owner, nil
-	} else if err != nil {
-		return "", owner, err
+// stir shows that the owner lives.
+func (r *relay) stir(ctx context.Context) error { return r.put(ctx) }
+
+func (r *relay) put(ctx context.Context) error {
+	value, err := json.Marshal(relayOwner{r.id, r.opts.Lease, uint64(time.Now().UnixNano())})
+	if err != nil {
+		return err
 	}
-	_ = json.Unmarshal(rec.Value, &owner) // what cannot be read is nobody
-	return rec.Version, owner, nil
+	v, err := r.c.store.Put(ctx, relayPrefix+string(r.session), value, r.version)
+	if errors.Is(err, ErrConflict) {
+		r.version = ""
+		return errRelayLost
+	}
+	if err == nil {
+		r.version = v
+	}
+	return err
 }
 
 // leave gives the relay of the session back.
 func (r *relay) leave(ctx context.Context) {
+	if r.version == "" {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if v, owner, err := r.owner(ctx); err == nil && owner.ID == r.id {
-		_ = r.c.store.Delete(ctx, relayPrefix+string(r.session), v) // or its time ends it
-	}
+	_ = r.c.store.Delete(ctx, relayPrefix+string(r.session), r.version) // or its lease ends it
 }
 
 // deliver brings one signal to the host, however often that takes. What comes
 // behind it waits, so that the order is kept.
-func (r *relay) deliver(ctx context.Context, got Received) error {
+func (r *relay) deliver(ctx context.Context, got Received) (err error) {
+	defer func() {
+		if err != nil { // it is nobody's again, before the relay is
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = r.c.store.Settle(ctx, r.queue, Settlement{Seq: got.Seq, Token: got.Token, Verdict: VerdictRelease})
+		}
+	}()
 	note := Note{
 		ID: HostMessageID(got.Signal), Text: FormatSignal(r.c.secret, got.Signal), Description: got.Summary,
 		Metadata: map[string]string{"source": "team", "signal": string(got.ID), "from": string(got.From.Session), "kind": string(got.Kind)},
 		Delivery: got.Delivery, Wake: r.opts.Wake,
 	}
 	wait := r.opts.Pause
-	for try := got.Attempt; ; try++ {
-		d, err := r.sessions.Deliver(ctx, r.session, note)
+	for try := 1; ; try++ {
+		if err := r.c.fenced(ctx, got.Epoch); errors.Is(err, ErrFenced) {
+			return r.settle(ctx, got, VerdictBury, "late, "+err.Error(), err)
+		} else if err != nil {
+			return err
+		}
+		if !got.Expires.IsZero() && !got.Expires.After(time.Now()) {
+			return r.c.store.Settle(ctx, r.queue, Settlement{Seq: got.Seq, Token: got.Token, Verdict: VerdictRelease})
+		}
+		var d Delivered
+		err := r.keep(ctx, got, func(ctx context.Context) (err error) {
+			d, err = r.sessions.Deliver(ctx, r.session, note)
+			return err
+		})
 		if err == nil && d.Text != note.Text {
 			err = fmt.Errorf("%w: the host holds another text under %s", ErrConflict, note.ID)
 		}
 		switch {
 		case err == nil:
 			return r.settle(ctx, got, VerdictAck, d.ID, nil)
+		case errors.Is(err, errRelayLost):
+			return err
 		case ctx.Err() != nil:
 			// Nobody knows whether it arrived; the same id makes another try harmless.
 			return ctx.Err()
-		case final(err) || over(try, max(r.c.opts.MaxAttempts, NoLimit)-1):
+		case final(err) || over(try+1, r.opts.Tries):
 			return r.settle(ctx, got, VerdictBury, "the host refused it: "+kindOf(err), err)
 		}
 		r.c.trace(ctx, TraceEvent{Op: "relay.deliver", ID: string(got.ID), Target: r.session}, err)
-		if err := r.hold(ctx, got, wait); err != nil {
+		if err := r.keep(ctx, got, func(ctx context.Context) error { return waitFor(ctx, wait) }); err != nil {
 			return err
 		}
 		wait = min(2*wait, time.Minute)
+	}
+}
+
+// keep does something that takes long, and keeps the relay and the signal at hand
+// meanwhile. If they are lost all the same, it ends what is done.
+func (r *relay) keep(ctx context.Context, got Received, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan error, 1)
+	go func() { done <- do(ctx) }()
+	tick := time.NewTicker(r.opts.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			if context.Cause(ctx) == errRelayLost {
+				return errRelayLost
+			}
+			return err
+		case <-tick.C:
+			err := r.stir(ctx)
+			if err == nil {
+				err = r.c.store.Settle(ctx, r.queue, Settlement{Seq: got.Seq, Token: got.Token, Verdict: VerdictExtend, Delay: r.opts.Lease})
+			}
+			if errors.Is(err, errRelayLost) || errors.Is(err, ErrConflict) {
+				cancel(errRelayLost)
+			} // any other error may be gone at the next tick
+		}
 	}
 }
 
@@ -192,31 +305,11 @@ func final(err error) bool {
 	return false
 }
 
-// hold waits before the next try, and keeps the claim and the relay meanwhile.
-func (r *relay) hold(ctx context.Context, got Received, wait time.Duration) error {
-	for end := time.Now().Add(wait); ; {
-		if err := r.own(ctx); err != nil {
-			return err
-		}
-		extend := Settlement{Seq: got.Seq, Token: got.Token, Verdict: VerdictExtend, Delay: r.opts.Lease}
-		if err := r.c.store.Settle(ctx, inboxQueue(r.session), extend); err != nil {
-			return err
-		}
-		left := time.Until(end)
-		if left <= 0 {
-			return nil
-		}
-		if err := waitFor(ctx, min(left, r.opts.Lease/3)); err != nil {
-			return err
-		}
-	}
-}
-
 // settle notes what the host answered. If the claim is in other hands by now, they
 // deliver it under the same id, which changes nothing.
 func (r *relay) settle(ctx context.Context, got Received, v Verdict, evidence string, cause error) error {
 	st := Settlement{Seq: got.Seq, Token: got.Token, Verdict: v, Reason: evidence}
-	err := r.c.store.Settle(ctx, inboxQueue(r.session), st)
+	err := r.c.store.Settle(context.WithoutCancel(ctx), r.queue, st)
 	event := TraceEvent{Op: "relay.deliver", ID: string(got.ID), Target: r.session}
 	if v == VerdictAck {
 		event.HostID = evidence
@@ -225,7 +318,7 @@ func (r *relay) settle(ctx context.Context, got Received, v Verdict, evidence st
 	}
 	r.c.trace(ctx, event, err)
 	if errors.Is(err, ErrConflict) {
-		return nil
+		return errRelayLost
 	}
 	return err
 }

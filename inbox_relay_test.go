@@ -147,7 +147,7 @@ func TestRelayPoisonedHeadDoesNotBlock(t *testing.T) {
 	for what, refusal := range map[string]error{"for good": team.ErrInvalid, "each time": errors.New("500")} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, _ := newTeam(t, &team.SignalOptions{MaxAttempts: 3})
+				c, _ := newTeam(t, nil)
 				host := &notebook{fail: func(_ int, n team.Note) error {
 					if n.Description == "poison" {
 						return refusal
@@ -158,7 +158,9 @@ func TestRelayPoisonedHeadDoesNotBlock(t *testing.T) {
 				for i := range 4 {
 					send(t, c, "tester", "lead", note(fmt.Sprint(i)))
 				}
-				relayFor(t, c, host, time.Hour)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				require.ErrorIs(t, c.Relay(ctx, host, "ses_lead", &team.RelayOptions{Tries: 3}), context.DeadlineExceeded)
 				require.Equal(t, []string{"0", "1", "2", "3"}, host.summaries())
 				require.Equal(t, team.ItemDead, state(t, c, poison).State)
 				require.Contains(t, state(t, c, poison).Reason, "the host refused it")
@@ -221,7 +223,10 @@ func TestRelayHasOneOwner(t *testing.T) {
 		<-done
 
 		// Killed: the record and a claim stay behind.
-		_, err := store.Put(t.Context(), "team/relay/ses_lead", []byte(fmt.Sprintf(`{"id":"killed","until":%q}`, time.Now().Add(20*time.Second).Format(time.RFC3339Nano))), "")
+		_, err := store.Put(t.Context(), "team/relay/ses_lead", []byte(`{"id":"killed","lease":20000000000}`), "")
+		require.NoError(t, err)
+		send(t, c, "tester", "ses_lead", note("in its hands"))
+		_, err = store.Claim(t.Context(), "inbox/ses_lead", team.ClaimOptions{Max: 1, Lease: 22 * time.Second})
 		require.NoError(t, err)
 		send(t, c, "tester", "ses_lead", note("rescued"))
 		third := new(notebook)
@@ -229,8 +234,8 @@ func TestRelayHasOneOwner(t *testing.T) {
 		go func() { done <- open().Relay(ctx3, third, "ses_lead", nil) }()
 		time.Sleep(19 * time.Second)
 		require.Empty(t, third.summaries(), "its lease holds")
-		time.Sleep(5 * time.Second)
-		require.Equal(t, []string{"rescued"}, third.summaries())
+		time.Sleep(8 * time.Second)
+		require.Equal(t, []string{"in its hands", "rescued"}, third.summaries(), "in order, though a claim ended after the record")
 		stop3()
 		<-done
 	})
@@ -242,4 +247,99 @@ func TestRelayRefusals(t *testing.T) {
 	require.ErrorIs(t, c.Relay(t.Context(), new(notebook), "a\nb", nil), team.ErrInvalid)
 	require.ErrorIs(t, c.Relay(t.Context(), new(notebook), "ses_lead", &team.RelayOptions{Lease: -1}), team.ErrInvalid)
 	require.Panics(t, func() { _ = c.Relay(t.Context(), nil, "ses_lead", nil) })
+}
+
+// A host that answers slower than the lease keeps its owner, its order and its signal.
+func TestRelaySlowHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, store := newTeam(t, nil)
+		host := new(slowHost)
+		a := send(t, c, "tester", "lead", note("a"))
+		send(t, c, "tester", "lead", note("b"))
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		for range 2 {
+			other, err := team.OpenSignals(t.Context(), store, nil)
+			require.NoError(t, err)
+			go func() { done <- other.Relay(ctx, host, "ses_lead", nil) }()
+			time.Sleep(time.Second)
+		}
+		require.ErrorIs(t, c.Cancel(as(t.Context(), "tester"), a), team.ErrConflict, "it is on its way")
+		time.Sleep(5 * time.Minute)
+		stop()
+		<-done
+		<-done
+		require.Equal(t, []string{"a", "b"}, host.summaries())
+		require.Equal(t, 2, host.calls)
+		require.Equal(t, team.ItemAcked, state(t, c, a).State)
+	})
+}
+
+type slowHost struct{ notebook }
+
+func (h *slowHost) Deliver(ctx context.Context, to team.SessionID, n team.Note) (team.Delivered, error) {
+	d, err := h.notebook.Deliver(ctx, to, n)
+	time.Sleep(100 * time.Second)
+	return d, err
+}
+
+// A relay that is stopped while it waits for a host gives its signal back first.
+func TestRelayHandsOverInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, nil)
+		down := &notebook{fail: func(int, team.Note) error { return errors.New("down") }}
+		send(t, c, "tester", "lead", note("a"))
+		send(t, c, "tester", "lead", note("b"))
+		for range 10 { // more often than MaxAttempts
+			relayFor(t, c, down, 10*time.Second)
+		}
+		up := new(notebook)
+		relayFor(t, c, up, time.Second)
+		require.Equal(t, []string{"a", "b"}, up.summaries())
+	})
+}
+
+// What is over while a host is down is not delivered when it is back.
+func TestRelayDoesNotDeliverWhatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, nil)
+		up := time.Now().Add(10 * time.Minute)
+		host := &notebook{fail: func(int, team.Note) error {
+			if time.Now().Before(up) {
+				return errors.New("down")
+			}
+			return nil
+		}}
+		s := note("fenced")
+		s.Epoch = "run-1"
+		fenced := send(t, c, "tester", "lead", s)
+		s = note("expired")
+		s.Expires = time.Now().Add(3 * time.Minute) // also while the host is down
+		expired := send(t, c, "tester", "lead", s)
+		send(t, c, "tester", "lead", note("good"))
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Relay(ctx, host, "ses_lead", nil) }()
+		time.Sleep(time.Minute)
+		require.NoError(t, c.Fence(t.Context(), "run-1"))
+		time.Sleep(time.Hour)
+		stop()
+		<-done
+		require.Equal(t, []string{"good"}, host.summaries())
+		require.Equal(t, team.ItemDead, state(t, c, fenced).State)
+		require.Equal(t, team.ItemExpired, state(t, c, expired).State)
+	})
+}
+
+// A record of an owner whose clock was wrong blocks no longer than its lease.
+func TestRelayOwnersClockDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, store := newTeam(t, nil)
+		_, err := store.Put(t.Context(), "team/relay/ses_lead", []byte(`{"id":"x","lease":30000000000,"until":"2999-01-01T00:00:00Z"}`), "")
+		require.NoError(t, err)
+		send(t, c, "tester", "lead", note("x"))
+		host := new(notebook)
+		relayFor(t, c, host, time.Minute)
+		require.Equal(t, []string{"x"}, host.summaries())
+	})
 }

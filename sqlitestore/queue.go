@@ -219,8 +219,11 @@ func (s *Store) page(ctx context.Context, queue string, after team.Seq, limit in
 		state := stateAt(row.ColumnInt(6), row.ColumnInt64(7), row.ColumnInt64(5), now)
 		it.State = stateNames[state]
 		it.Changed = fromMilli(row.ColumnInt64(11))
-		if state != row.ColumnInt(6) { // the clock did it, and nobody wrote it down yet
+		if old := row.ColumnInt(6); stateNames[old] != it.State { // the clock did it, and nobody wrote it down yet
 			it.Changed = fromMilli(row.ColumnInt64(7))
+			if it.State == team.ItemExpired {
+				it.Changed = fromMilli(max(row.ColumnInt64(7), row.ColumnInt64(5)))
+			}
 		}
 		n++
 		last = it.Seq

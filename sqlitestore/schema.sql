@@ -20,7 +20,7 @@ CREATE TABLE items (
 	key      TEXT,             -- NULL for none
 	digest   TEXT,
 	token    TEXT,             -- of the claim that holds, or that ended it
-	reason   TEXT,             -- why it is dead
+	reason   TEXT,             -- why it is dead, or by what evidence it is acked
 	data     BLOB    NOT NULL  -- last, so that nobody who does not want it reads it
 ) STRICT;
 

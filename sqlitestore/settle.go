@@ -105,7 +105,7 @@ func (t *tx) settle(queue string, st team.Settlement) error {
 		}
 		// The lease may end sooner than who waits for it thinks.
 		t.ring(queue)
-		_, err = t.c.exec(qSetLease, seq, afterMilli(time.Now().Add(st.Delay)), now)
+		_, err = t.c.exec(qSetLease, seq, afterMilli(time.Now().Add(st.Delay)))
 	case team.VerdictBury:
 		_, err = t.c.exec(qSettle, seq, dead, reason, now)
 	case team.VerdictCancel:

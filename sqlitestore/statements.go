@@ -63,7 +63,8 @@ var statements = [queries]string{
 	qAdvance: `UPDATE items INDEXED BY items_timed SET
 		state = iif(expires > 0 AND expires <= ?2, 5, 0),
 		at = iif(expires > 0 AND expires <= ?2, 0, expires),
-		changed = at, token = NULL
+		changed = CASE WHEN expires > 0 AND expires <= ?2 THEN max(at, expires) WHEN state = 2 THEN at ELSE changed END,
+		token = NULL
 		WHERE queue = ?1 AND at > 0 AND at <= ?2`,
 	qByKey: `SELECT seq, id, digest FROM items INDEXED BY items_key WHERE queue = ?1 AND key = ?2 AND key IS NOT NULL`,
 	qByID:  `SELECT 1 FROM items INDEXED BY items_id WHERE queue = ?1 AND id = ?2`,
@@ -80,7 +81,7 @@ var statements = [queries]string{
 	qLook:       `SELECT state, at, expires, token FROM items WHERE seq = ?1 AND queue = ?2`,
 	qAck:        `UPDATE items SET state = 3, at = 0, changed = ?4 WHERE seq = ?1 AND queue = ?2 AND state = 2 AND token = ?3 AND at > ?4`,
 	qSetPending: `UPDATE items SET state = ?2, at = ?3, attempt = iif(?4, 0, attempt), token = NULL, reason = NULL, changed = ?5 WHERE seq = ?1`,
-	qSetLease:   `UPDATE items SET at = ?2, changed = ?3 WHERE seq = ?1`,
+	qSetLease:   `UPDATE items SET at = ?2 WHERE seq = ?1`,
 	qSettle:     `UPDATE items SET state = ?2, at = 0, reason = ?3, changed = ?4 WHERE seq = ?1`,
 	qAmend:      `UPDATE items SET data = ?2 WHERE seq = ?1`,
 	// A claim that its caller never learnt of was none.

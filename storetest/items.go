@@ -28,6 +28,19 @@ var itemsLaws = []law{
 			c := p.take("q", 1, "a:1")
 			since("claim", start, false)
 			p.pass(start.Add(lease))
+			st := by(c[0], team.VerdictExtend)
+			st.Delay = hour
+			before := p.list("q", team.ListOptions{})[0].Changed
+			p.settle("q", st)
+			p.equal("Changed after extend", p.list("q", team.ListOptions{})[0].Changed.Equal(before), true)
+			start = time.Now()
+			st.Verdict, st.Delay = team.VerdictRelease, lease
+			p.settle("q", st)
+			since("release", start, false)
+			before = p.list("q", team.ListOptions{})[0].Changed
+			p.pass(start.Add(2 * lease))
+			p.equal("Changed after the delay", p.list("q", team.ListOptions{})[0].Changed.Equal(before), true)
+			c = p.take("q", 1, "a:2")
 			start = time.Now()
 			p.settle("q", by(c[0], team.VerdictBury))
 			since("bury", start, true)
