@@ -253,6 +253,8 @@ const zwnj, zwj = '\u200C', '\u200D'
 // for models alone has been smuggled in such characters.
 func hidden(r rune) bool {
 	switch {
+	case ' ' <= r && r <= '~': // nearly all
+		return false
 	case r == zwnj, r == zwj:
 		return false
 	case r == '\u2800', 0xE0000 <= r && r <= 0xE0FFF: // a blank that is no space; tags, selectors and what is kept free beside
