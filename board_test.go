@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -70,10 +71,14 @@ func files(tb testing.TB, dir string) map[string]string {
 	tb.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(dir, path)
+		if errors.Is(err, fs.ErrPermission) {
+			all[rel] = "closed"
+			return fs.SkipDir
+		}
 		if err != nil {
 			return err
 		}
-		rel, _ := filepath.Rel(dir, path)
 		switch {
 		case d.Type()&fs.ModeSymlink != 0:
 			all[rel], err = os.Readlink(path)
@@ -635,6 +640,46 @@ func TestBoardPlaces(t *testing.T) {
 		}
 		require.NoDirExists(t, filepath.Join(broken, "new"))
 	})
+}
+
+// Git itself says which directory a work tree or a submodule has.
+func TestBoardDirIsGits(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git here; TestBoardPlaces writes the files that git would")
+	}
+	dir := t.TempDir()
+	git := func(in string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.invalid",
+			"-c", "protocol.file.allow=always", "-c", "commit.gpgsign=false"}, args...)...)
+		cmd.Dir = in
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
+		cmd.Env = slices.DeleteFunc(cmd.Env, func(s string) bool { return strings.HasPrefix(s, "GIT_DIR=") || strings.HasPrefix(s, "GIT_WORK_TREE=") })
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "git %v: %s", args, out)
+		return strings.TrimSpace(string(out))
+	}
+	main, lib, tree := filepath.Join(dir, "main"), filepath.Join(dir, "lib"), filepath.Join(dir, "tree")
+	for _, repo := range []string{main, lib} {
+		mkdir(t, repo)
+		git(repo, "init", "-q")
+		git(repo, "commit", "-q", "--allow-empty", "-m", "first")
+	}
+	git(main, "worktree", "add", "-q", tree)
+	git(main, "submodule", "add", "-q", lib, "sub")
+	below := filepath.Join(main, "a", "b")
+	mkdir(t, below)
+	for _, workspace := range []string{main, below, tree, filepath.Join(main, "sub")} {
+		board, err := team.BoardDir(workspace)
+		require.NoError(t, err)
+		want, err := filepath.EvalSymlinks(git(workspace, "rev-parse", "--absolute-git-dir"))
+		require.NoError(t, err)
+		got, err := filepath.EvalSymlinks(filepath.Dir(board))
+		require.NoError(t, err)
+		require.Equal(t, want, got, workspace)
+		write(t, openBoard(t, board, nil), draft("x"))
+		require.NotContains(t, git(workspace, "status", "--porcelain"), "opencode-team", "nothing appears in the work tree")
+	}
 }
 
 func TestNewSessionKey(t *testing.T) {
