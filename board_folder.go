@@ -77,14 +77,14 @@ func (b *Board) checkFolder(parts ...string) error {
 			return err
 		}
 		if !fi.IsDir() {
-			return b.notAFolder(name)
+			return notAFolder(b.abs(name))
 		}
 	}
 	return nil
 }
 
-func (b *Board) notAFolder(name string) error {
-	return fmt.Errorf("%w: %s is no plain folder, and nothing else is entered", ErrDenied, b.abs(name))
+func notAFolder(name string) error {
+	return fmt.Errorf("%w: %s is no plain folder, and nothing else is entered", ErrDenied, name)
 }
 
 // openFolder opens the folder name of parent and nothing else: a link, or a
@@ -94,9 +94,8 @@ func openFolder(parent *os.Root, name string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	denied := fmt.Errorf("%w: %s is no plain folder, and nothing else is entered", ErrDenied, name)
 	if !want.IsDir() {
-		return nil, denied
+		return nil, notAFolder(name)
 	}
 	dir, err := parent.OpenRoot(name)
 	if err != nil {
@@ -104,7 +103,7 @@ func openFolder(parent *os.Root, name string) (*os.Root, error) {
 	}
 	got, err := dir.Stat(".")
 	if err == nil && !os.SameFile(want, got) {
-		err = denied
+		err = notAFolder(name)
 	}
 	if err != nil {
 		dir.Close()
@@ -186,7 +185,7 @@ func (b *Board) settleFolder(dir string) error {
 		return err
 	}
 	if !fi.IsDir() {
-		return b.notAFolder(dir)
+		return notAFolder(b.abs(dir))
 	}
 	if known, ok := b.settled.Load(dir); ok && os.SameFile(known.(fs.FileInfo), fi) {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -111,8 +112,10 @@ func (b *Board) publish(ctx context.Context, p place, body string) (Entry, error
 		return Entry{}, err
 	}
 	// The digest is computed while the disk makes the file.
-	digest := make(chan string, 1)
-	go func() { digest <- hexDigest(bytesOf(body)) }()
+	var digest string
+	var hashing sync.WaitGroup
+	hashing.Go(func() { digest = hexDigest(bytesOf(body)) })
+	defer hashing.Wait()
 
 	f, err := atomicfile.Create(b.root, controlDir, b.step)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +128,8 @@ func (b *Board) publish(ctx context.Context, p place, body string) (Entry, error
 	}
 	defer f.Close()
 	p.header.Time = time.Now().UTC().Truncate(time.Millisecond)
-	p.header.SHA256 = <-digest
+	hashing.Wait()
+	p.header.SHA256 = digest
 	header := p.header.String()
 	for _, s := range []string{header, body} {
 		if err := f.WriteString(s); err != nil {

@@ -83,7 +83,6 @@ type relay struct {
 type relayOwner struct {
 	ID    string        `json:"id"`
 	Lease time.Duration `json:"lease"`
-	Stirs uint64        `json:"stirs"`
 }
 
 var errRelayLost = errors.New("the relay, or the signal at hand, is in other hands")
@@ -152,7 +151,7 @@ func (r *relay) own(ctx context.Context) error {
 			continue
 		}
 		r.version = rec.Version
-		if err := r.put(ctx); errors.Is(err, errRelayLost) {
+		if err := r.stir(ctx); errors.Is(err, errRelayLost) {
 			continue // somebody was quicker: look who
 		} else if err != nil {
 			return err
@@ -186,11 +185,10 @@ func (r *relay) settled(ctx context.Context) error {
 	}
 }
 
-// stir shows that the owner lives.
-func (r *relay) stir(ctx context.Context) error { return r.put(ctx) }
-
-func (r *relay) put(ctx context.Context) error {
-	value, err := json.Marshal(relayOwner{r.id, r.opts.Lease, uint64(time.Now().UnixNano())})
+// stir writes the owner's record, which shows that the owner lives: each time it
+// gets another version.
+func (r *relay) stir(ctx context.Context) error {
+	value, err := json.Marshal(relayOwner{r.id, r.opts.Lease})
 	if err != nil {
 		return err
 	}
