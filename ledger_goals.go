@@ -348,8 +348,10 @@ const closing = ".,;:!?…。．，、；：！？।؟؛۔"
 // foldGoal returns what two texts have in common that say the same: it leaves
 // out case, spacing and closing punctuation.
 func foldGoal(text string) string {
-	text = strings.Join(strings.Fields(norm.NFC.String(text)), " ")
-	text = strings.Map(foldRune, text)
+	// Canonical caseless matching (Unicode, D145): decompose, fold, compose. Marks
+	// that have a capital, such as U+0345, are in another order as letters.
+	text = norm.NFC.String(strings.Map(foldRune, norm.NFD.String(text)))
+	text = strings.Join(strings.Fields(text), " ")
 	return strings.TrimRightFunc(text, func(r rune) bool { return r == ' ' || strings.ContainsRune(closing, r) })
 }
 
