@@ -229,9 +229,10 @@ const updateTries = 64
 // begins anew.
 func (l *Ledger) Update(ctx context.Context, key string, change func(old Fact) (json.RawMessage, error)) (Fact, error) {
 	var f Fact
+	wrote := false
 	err := checkWritable(key)
 	if err == nil {
-		f, err = l.update(ctx, key, 0, func(old Fact) (json.RawMessage, error) {
+		f, wrote, err = l.update(ctx, key, 0, func(old Fact) (json.RawMessage, error) {
 			value, err := change(old)
 			if err == nil && value != nil {
 				err = l.checkValue(value)
@@ -239,7 +240,9 @@ func (l *Ledger) Update(ctx context.Context, key string, change func(old Fact) (
 			return value, err
 		})
 	}
-	l.trace(ctx, TraceEvent{Op: "ledger.update", ID: l.prefix + key, Size: int64(len(f.Value)), SHA256: hexDigest(f.Value)}, err)
+	if wrote || err != nil {
+		l.trace(ctx, TraceEvent{Op: "ledger.update", ID: l.prefix + key, Size: int64(len(f.Value)), SHA256: hexDigest(f.Value)}, err)
+	}
 	return f, edge("ledger.update", key, err)
 }
 
@@ -258,15 +261,16 @@ func (l *Ledger) traceEdits(ctx context.Context, op string, edits []Edit, err er
 	}
 }
 
-// update is Update for every key. A ttl that is zero is that of the record.
-func (l *Ledger) update(ctx context.Context, key string, ttl time.Duration, change func(Fact) (json.RawMessage, error)) (Fact, error) {
+// update is Update for every key, and says whether it wrote. A ttl that is zero is
+// that of the record.
+func (l *Ledger) update(ctx context.Context, key string, ttl time.Duration, change func(Fact) (json.RawMessage, error)) (Fact, bool, error) {
 	for try := 0; ; try++ {
 		found, err := l.look(ctx, key)
 		if err == nil {
 			err = found.err
 		}
 		if err != nil {
-			return Fact{}, err
+			return Fact{}, false, err
 		}
 		old, life := Fact{Key: key}, ttl
 		if found.live {
@@ -280,18 +284,18 @@ func (l *Ledger) update(ctx context.Context, key string, ttl time.Duration, chan
 		given.Value = slices.Clone(old.Value)
 		value, err := change(given)
 		if err != nil || value == nil {
-			return old, err
+			return old, false, err
 		}
 		e := Edit{Key: key, Value: value, Prev: old.Version, TTL: life}
 		done, err := l.carryOut(ctx, []Edit{e}, []lookup{found}, l.write)
 		if err == nil {
-			return done[0], nil
+			return done[0], true, nil
 		}
 		if !errors.Is(err, ErrConflict) || try+1 >= updateTries {
-			return Fact{}, err
+			return Fact{}, false, err
 		}
 		if err := waitFor(ctx, rand.N(time.Millisecond<<min(try, 6))); err != nil {
-			return Fact{}, err
+			return Fact{}, false, err
 		}
 	}
 }

@@ -117,7 +117,13 @@ type goalList struct {
 // list would have more than MaxGoals, nothing is added.
 func (l *Ledger) AddGoals(ctx context.Context, texts ...string) ([]AddedGoal, error) {
 	added, err := l.addGoals(ctx, texts)
-	l.trace(ctx, TraceEvent{Op: "ledger.goals", ID: l.prefix + goalsKey, Count: len(texts)}, err)
+	count := len(texts)
+	for _, a := range added {
+		if a.Merged {
+			count--
+		}
+	}
+	l.traceGoals(ctx, count, err)
 	return added, edge("ledger.goals", "", err)
 }
 
@@ -139,7 +145,7 @@ func (l *Ledger) addGoals(ctx context.Context, texts []string) ([]AddedGoal, err
 		}
 	}
 	var added []AddedGoal
-	err = l.editGoals(ctx, func(list *goalList) (bool, error) {
+	_, err = l.editGoals(ctx, func(list *goalList) (bool, error) {
 		added = make([]AddedGoal, len(texts))
 		has := make(map[string]int, len(list.Goals)+len(texts)) // folded text to place
 		for i, g := range list.Goals {
@@ -184,8 +190,9 @@ func (l *Ledger) SetGoal(ctx context.Context, ref string, status GoalStatus, not
 	if err == nil {
 		caller, err = callerOf(ctx)
 	}
+	wrote := false
 	if err == nil {
-		err = l.editGoals(ctx, func(list *goalList) (bool, error) {
+		wrote, err = l.editGoals(ctx, func(list *goalList) (bool, error) {
 			i, err := list.find(ref)
 			if err != nil {
 				return false, err
@@ -199,7 +206,9 @@ func (l *Ledger) SetGoal(ctx context.Context, ref string, status GoalStatus, not
 			return changed, nil
 		})
 	}
-	l.trace(ctx, TraceEvent{Op: "ledger.goals", ID: l.prefix + goalsKey, Count: 1}, err)
+	if wrote || err != nil {
+		l.traceGoals(ctx, 1, err)
+	}
 	if err != nil {
 		return Goal{}, edge("ledger.goals", ref, err)
 	}
@@ -210,7 +219,7 @@ func (l *Ledger) SetGoal(ctx context.Context, ref string, status GoalStatus, not
 // other goal gets its number.
 func (l *Ledger) RemoveGoal(ctx context.Context, ref string) (Goal, error) {
 	var goal Goal
-	err := l.editGoals(ctx, func(list *goalList) (bool, error) {
+	_, err := l.editGoals(ctx, func(list *goalList) (bool, error) {
 		i, err := list.find(ref)
 		if err != nil {
 			return false, err
@@ -219,7 +228,7 @@ func (l *Ledger) RemoveGoal(ctx context.Context, ref string) (Goal, error) {
 		list.Goals = slices.Delete(list.Goals, i, i+1)
 		return true, nil
 	})
-	l.trace(ctx, TraceEvent{Op: "ledger.goals", ID: l.prefix + goalsKey, Count: 1}, err)
+	l.traceGoals(ctx, 1, err)
 	if err != nil {
 		return Goal{}, edge("ledger.goals", ref, err)
 	}
@@ -251,10 +260,18 @@ func (l *Ledger) Goals(ctx context.Context, statuses ...GoalStatus) ([]Goal, err
 	}), nil
 }
 
-// editGoals changes the list until no other writer comes between. change says
-// whether it did anything.
-func (l *Ledger) editGoals(ctx context.Context, change func(list *goalList) (bool, error)) error {
-	_, err := l.update(ctx, goalsKey, Forever, func(old Fact) (json.RawMessage, error) {
+// traceGoals tells of a write of the list that was about so many goals. If it was about
+// none there was no write.
+func (l *Ledger) traceGoals(ctx context.Context, count int, err error) {
+	if count > 0 || err != nil {
+		l.trace(ctx, TraceEvent{Op: "ledger.goals", ID: l.prefix + goalsKey, Count: count}, err)
+	}
+}
+
+// editGoals changes the list until no other writer comes between, and reports whether
+// it wrote. change says whether it did anything.
+func (l *Ledger) editGoals(ctx context.Context, change func(list *goalList) (bool, error)) (bool, error) {
+	_, wrote, err := l.update(ctx, goalsKey, Forever, func(old Fact) (json.RawMessage, error) {
 		list, err := decodeGoals(old.Value)
 		if err != nil {
 			return nil, err
@@ -265,7 +282,7 @@ func (l *Ledger) editGoals(ctx context.Context, change func(list *goalList) (boo
 		}
 		return json.Marshal(list)
 	})
-	return err
+	return wrote, err
 }
 
 func goalTime() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }

@@ -412,3 +412,54 @@ func TestLedgerErrorsSayWhereOnce(t *testing.T) {
 }
 
 // Who waits to see whether there is room waits no longer than its context.
+
+// One line for each write, and none for a call that wrote nothing.
+func TestLedgerLeavesALineForEachWriteAndNoneForNoWrite(t *testing.T) {
+	var lines []string
+	l := openLedger(t, nil, inProject, &team.LedgerOptions{Trace: func(_ context.Context, e team.TraceEvent) {
+		lines = append(lines, fmt.Sprint(e.Op, " ", e.Outcome, " ", e.Count))
+	}})
+	wrote := func(what string, want ...string) {
+		t.Helper()
+		require.Equal(t, want, lines, what)
+		lines = nil
+	}
+	update := func(value string, err error) {
+		_, _ = l.Update(asLead(t), "k", func(team.Fact) (json.RawMessage, error) {
+			if value == "" {
+				return nil, err
+			}
+			return json.RawMessage(value), err
+		})
+	}
+	update(`1`, nil)
+	wrote("an update", "ledger.update ok 0")
+	update("", nil)
+	wrote("an update that leaves it")
+	update("", errors.New("boom"))
+	wrote("an update that is refused", "ledger.update refused 0")
+
+	add := func(texts ...string) {
+		_, err := l.AddGoals(asLead(t), texts...)
+		require.NoError(t, err)
+	}
+	add("Write tests", "write  TESTS.", "ship")
+	wrote("two goals of three texts", "ledger.goals ok 2")
+	add("ship!", "write tests")
+	wrote("goals that are merged only")
+	add("ship", "celebrate")
+	wrote("one merged, one new", "ledger.goals ok 1")
+	for _, status := range []team.GoalStatus{team.GoalDone, team.GoalDone} {
+		_, err := l.SetGoal(asLead(t), "ship", status, "")
+		require.NoError(t, err)
+	}
+	wrote("a status that it had already", "ledger.goals ok 1")
+	_, err := l.RemoveGoal(asLead(t), "ship")
+	require.NoError(t, err)
+	_, err = l.RemoveGoal(asLead(t), "ship")
+	require.Error(t, err)
+	wrote("a removal, and one of nothing", "ledger.goals ok 1", "ledger.goals refused 1")
+	_, err = l.Apply(asLead(t))
+	require.NoError(t, err)
+	wrote("no edits")
+}
