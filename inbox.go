@@ -75,12 +75,12 @@ const (
 // is long goes on a Board, and a Ref leads there.
 type Signal struct {
 	Kind     Kind      `json:"kind"`
-	Summary  string    `json:"summary"`        // one line, not empty
-	Body     string    `json:"body,omitempty"` // UTF-8
-	Refs     []Ref     `json:"refs,omitempty"` // at most 16
-	ReplyTo  SignalID  `json:"replyTo,omitempty"`
-	Delivery Delivery  `json:"delivery"`         // DeliverySteer if empty
-	Expires  time.Time `json:"expires,omitzero"` // not handed out from then on, to the millisecond; zero is never
+	Summary  string    `json:"summary"`           // one line, not empty
+	Body     string    `json:"body,omitempty"`    // UTF-8
+	Refs     []Ref     `json:"refs,omitempty"`    // at most 16
+	ReplyTo  SignalID  `json:"replyTo,omitempty"` // the signal that it answers, which is so acked if a relay brought it
+	Delivery Delivery  `json:"delivery"`          // DeliverySteer if empty
+	Expires  time.Time `json:"expires,omitzero"`  // not handed out from then on, to the millisecond; zero is never
 
 	// Epoch is the run of the team that the signal belongs to; empty is that of
 	// the channel's options. Once the epoch is fenced (see Fence) the signal is
@@ -88,8 +88,9 @@ type Signal struct {
 	Epoch string `json:"epoch,omitempty"`
 
 	// Key makes a repeated Send harmless: the same key from the same session
-	// to the same inbox admits one signal. A repeated Send passes the same
-	// signal, Expires too. At most 256 bytes of one line; empty is none.
+	// to the same inbox admits one signal, as long as the store keeps it. A repeated
+	// Send passes the same signal, Expires too; that this is over by then, or the epoch
+	// fenced, is no matter. At most 256 bytes of one line; empty is none.
 	Key string `json:"key,omitempty"`
 
 	// What follows is set by Send, whatever the caller put there.
@@ -213,14 +214,15 @@ func (c *SignalChannel) send(ctx context.Context, to []string, s Signal) ([]Sent
 	return sent, nil
 }
 
-// prepare completes a signal and finds its receivers.
-func (c *SignalChannel) prepare(ctx context.Context, to []string, s Signal) (Signal, []SessionID, error) {
+// prepare completes a signal and finds its receivers. late says that it can only be
+// one that was sent before, which needs its key.
+func (c *SignalChannel) prepare(ctx context.Context, to []string, s Signal) (_ Signal, _ []SessionID, late, err error) {
 	caller, err := callerOf(ctx)
 	if err != nil {
-		return s, nil, err
+		return s, nil, nil, err
 	}
 	if caller.Session == "" {
-		return s, nil, &InvalidError{What: "caller", Why: "has no session", Offset: -1}
+		return s, nil, nil, &InvalidError{What: "caller", Why: "has no session", Offset: -1}
 	}
 	s.From, s.Seq, s.To = caller, 0, ""
 	s.Sent = time.Now().UTC().Truncate(time.Millisecond)
@@ -232,17 +234,31 @@ func (c *SignalChannel) prepare(ctx context.Context, to []string, s Signal) (Sig
 	}
 	setDefault(&s.Epoch, c.opts.Epoch)
 	if err := c.check(s); err != nil {
-		return s, nil, err
+		return s, nil, nil, err
 	}
-	if err := c.fenced(ctx, s.Epoch); err != nil {
-		return s, nil, err
+	if late, err = c.late(ctx, s); err == nil && s.Key == "" {
+		err = late
+	}
+	if err != nil {
+		return s, nil, nil, err
 	}
 	sessions, err := c.resolve(ctx, caller.Session, to)
-	return s, sessions, err
+	return s, sessions, late, err
+}
+
+// late returns why s comes too late to be sent now.
+func (c *SignalChannel) late(ctx context.Context, s Signal) (late, err error) {
+	if !s.Expires.IsZero() && !s.Expires.After(s.Sent) {
+		return &InvalidError{What: "expiry", Why: "is over already", Offset: -1}, nil
+	}
+	if err = c.fenced(ctx, s.Epoch); errors.Is(err, ErrFenced) {
+		return err, nil
+	}
+	return nil, err
 }
 
 func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sent, []Item, error) {
-	s, sessions, err := c.prepare(ctx, to, s)
+	s, sessions, late, err := c.prepare(ctx, to, s)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -255,7 +271,12 @@ func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sen
 		}
 		batches[i] = Batch{Queue: inboxQueue(session), Items: items[i : i+1], Max: max(c.opts.MaxPending, 0)}
 	}
-	receipts, err := c.append(ctx, batches)
+	var receipts [][]Receipt
+	if late == nil {
+		receipts, err = c.append(ctx, batches)
+	} else {
+		receipts, err = c.replays(ctx, batches, late)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -264,7 +285,34 @@ func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sen
 		r := receipts[i][0]
 		sent[i] = Sent{ID: SignalID(r.ID), To: session, Seq: r.Seq, Replayed: r.Replayed}
 	}
+	c.answered(ctx, s, sent[0].ID)
 	return sent, items, nil
+}
+
+// replays is append for what comes too late: it adds nothing, and late is the error
+// unless all were admitted before. It looks through what the inboxes keep.
+func (c *SignalChannel) replays(ctx context.Context, batches []Batch, late error) ([][]Receipt, error) {
+	receipts := make([][]Receipt, len(batches))
+	for i, b := range batches {
+		want := b.Items[0]
+		for item, err := range c.store.Items(ctx, b.Queue, ListOptions{Settled: true}) {
+			if err != nil {
+				return nil, err
+			}
+			if item.Key != want.Key {
+				continue
+			}
+			if item.Digest != want.Digest {
+				return nil, fmt.Errorf("%w: the key was used for another signal", ErrConflict)
+			}
+			receipts[i] = []Receipt{{ID: item.ID, Seq: item.Seq, Replayed: true}}
+			break
+		}
+		if receipts[i] == nil {
+			return nil, late
+		}
+	}
+	return receipts, nil
 }
 
 func (c *SignalChannel) append(ctx context.Context, batches []Batch) ([][]Receipt, error) {
@@ -286,9 +334,6 @@ func (c *SignalChannel) append(ctx context.Context, batches []Batch) ([][]Receip
 func (c *SignalChannel) check(s Signal) error {
 	if err := s.check(); err != nil {
 		return err
-	}
-	if !s.Expires.IsZero() && !s.Expires.After(s.Sent) {
-		return &InvalidError{What: "expiry", Why: "is over already", Offset: -1}
 	}
 	var text strings.Builder
 	escapeTo(&text, s.Summary, true)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/teamchan/team/internal/atomicfile"
 )
@@ -39,6 +40,7 @@ type handoffRecord struct {
 	To     SessionID `json:"to"`
 	ID     SignalID  `json:"id"`
 	Seq    Seq       `json:"seq,omitempty"` // known only afterwards
+	Done   time.Time `json:"done"`
 }
 
 // HandOff publishes h.Draft on the board first, and then sends the signal and
@@ -51,6 +53,9 @@ type handoffRecord struct {
 // once from several goroutines or processes sends one signal, but may leave several
 // rounds on the board.
 //
+// What is done is remembered until a Sweep finds it older than SignalSweepOptions.TTL
+// and its signal settled. Repeated after that, it is a handoff of its own.
+//
 // It needs a Store that is a Committer; with any other it is
 // errors.ErrUnsupported. Other errors are those of Board.Write, Send and Apply; then
 // no signal was sent and the ledger is as it was, but the entry may be there.
@@ -61,6 +66,9 @@ func (c *SignalChannel) HandOff(ctx context.Context, board *Board, h Handoff) (H
 		event.Outcome = "replayed"
 	}
 	c.trace(ctx, event, err)
+	if err == nil {
+		c.answered(ctx, h.Signal, done.Sent.ID)
+	}
 	if h.Ledger != nil && !done.Replayed {
 		h.Ledger.traceEdits(ctx, "ledger.handoff", h.Edits, err)
 	}
@@ -96,7 +104,10 @@ func (c *SignalChannel) handOff(ctx context.Context, board *Board, h Handoff) (H
 	if done, err := c.handedOff(ctx, key, digest); !errors.Is(err, ErrNotFound) {
 		return done, err
 	}
-	s, sessions, err := c.prepare(ctx, []string{h.To}, h.Signal)
+	s, sessions, late, err := c.prepare(ctx, []string{h.To}, h.Signal)
+	if err == nil {
+		err = late
+	}
 	if err != nil {
 		return HandedOff{}, err
 	}
@@ -118,7 +129,7 @@ func (c *SignalChannel) handOff(ctx context.Context, board *Board, h Handoff) (H
 		return HandedOff{}, err
 	}
 	item.Key = "" // the record below is what a repeated handoff finds
-	record := handoffRecord{Digest: digest, Entry: entry, To: s.To, ID: s.ID}
+	record := handoffRecord{Digest: digest, Entry: entry, To: s.To, ID: s.ID, Done: s.Sent}
 	value, err := json.Marshal(record)
 	if err != nil {
 		return HandedOff{}, err

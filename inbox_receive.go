@@ -41,8 +41,9 @@ type Received struct {
 // if that ends first. A session that is not on the roster is ErrNotFound: nobody
 // could send to it.
 //
-// A stored signal that cannot be read, or whose epoch is fenced, becomes a dead
-// letter, and the ones behind it move up.
+// A signal that was handed out SignalOptions.MaxAttempts times and never settled, that
+// cannot be read, or whose epoch is fenced, becomes a dead letter, and the ones
+// behind it move up.
 func (c *SignalChannel) Receive(ctx context.Context, opts *ReceiveOptions) ([]Received, error) {
 	got, err := c.receive(ctx, opts)
 	caller, _ := CallerFrom(ctx)
@@ -50,8 +51,7 @@ func (c *SignalChannel) Receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 }
 
 func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Received, error) {
-	queue, err := ownQueue(ctx)
-	if err != nil {
+	if _, err := ownQueue(ctx); err != nil {
 		return nil, err
 	}
 	var o ReceiveOptions
@@ -68,45 +68,143 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 	} else if err != nil {
 		return nil, err
 	}
-	return c.take(ctx, queue, o, max(c.opts.MaxAttempts, 0))
+	return c.take(ctx, caller.Session, o, c.opts.MaxAttempts)
 }
 
-// take claims the next signals of an inbox, and buries what nobody can or may read.
-func (c *SignalChannel) take(ctx context.Context, queue string, o ReceiveOptions, attempts int) ([]Received, error) {
+// take claims the next signals of an inbox, and buries what nobody can or may read,
+// and what was handed out attempts times, if that is positive. The store could do the
+// latter in the claim itself, but then nobody could tell which: no trail line, no event.
+func (c *SignalChannel) take(ctx context.Context, session SessionID, o ReceiveOptions, attempts int) ([]Received, error) {
+	queue := inboxQueue(session)
+	opts := ClaimOptions{Max: max(o.Max, 1), Budget: o.Budget, Lease: o.Lease, Wait: !o.NoWait}
 	for {
-		claims, err := c.store.Claim(ctx, queue, ClaimOptions{
-			Max: max(o.Max, 1), Budget: o.Budget, Lease: o.Lease, MaxAttempts: attempts, Wait: !o.NoWait,
-		})
+		claims, err := c.store.Claim(ctx, queue, opts)
+		if dear, ok := errors.AsType[*LimitError](err); ok {
+			// What is to be buried must not block those behind it for want of budget.
+			buried, berr := c.buryHead(ctx, session, int(dear.Got), o.Lease, attempts)
+			if berr != nil {
+				return nil, berr
+			} else if buried {
+				continue
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
-		var got []Received
-		for _, claim := range claims {
-			s, err := decodeSignal(claim.Item, claim.Seq)
-			reason := ""
-			if err != nil {
-				reason = "damaged: " + err.Error()
-			} else if err = c.fenced(ctx, s.Epoch); errors.Is(err, ErrFenced) {
-				reason = "late, " + err.Error()
-			} else if err != nil {
-				c.giveBack(ctx, queue, claims)
-				return nil, err
-			}
-			if reason == "" {
-				got = append(got, Received{Signal: s, Attempt: claim.Attempt, Until: claim.Until, Token: claim.Token})
-				continue
-			}
-			bury := Settlement{Seq: claim.Seq, Token: claim.Token, Verdict: VerdictBury, Reason: reason}
-			serr := c.store.Settle(ctx, queue, bury)
-			c.trace(ctx, TraceEvent{Op: "inbox.bury", ID: claim.ID, Reason: kindOf(err), Outcome: "dead"}, serr)
-			if serr != nil && len(claims) == 1 {
-				return nil, serr
-			} // else its lease brings it back, and the good ones are not held up
-		}
-		if len(got) > 0 || len(claims) == 0 {
-			return got, nil
+		got, err := c.sort(ctx, session, claims, attempts)
+		if err != nil || len(got) > 0 || len(claims) == 0 {
+			return got, err
 		}
 	}
+}
+
+// A burial is a claim that is to end as a dead letter.
+type burial struct {
+	claim  Claim
+	reason string // for its status
+	kind   string // for the trail
+}
+
+// The beginnings of the reasons of dead letters that were claimed only to be buried.
+const (
+	deadSpent   = "handed out "
+	deadDamaged = "damaged: "
+	deadLate    = "late, "
+)
+
+// sort buries what of claims is to be, and returns the others.
+func (c *SignalChannel) sort(ctx context.Context, session SessionID, claims []Claim, attempts int) ([]Received, error) {
+	var got []Received
+	var dead []burial
+	for _, claim := range claims {
+		s, b, err := c.judge(ctx, claim, attempts)
+		switch {
+		case err != nil:
+			c.giveBack(ctx, inboxQueue(session), claims)
+			return nil, err
+		case b.reason != "":
+			dead = append(dead, b)
+		default:
+			got = append(got, Received{Signal: s, Attempt: claim.Attempt, Until: claim.Until, Token: claim.Token})
+		}
+	}
+	// The good ones are not held up: a burial that fails is made when the lease brings
+	// the signal back.
+	if err := c.bury(ctx, session, dead); err != nil && len(got) == 0 && !errors.Is(err, ErrConflict) {
+		return nil, err
+	}
+	return got, nil
+}
+
+// judge reads a claimed signal. If the burial has a reason, it is to be buried.
+func (c *SignalChannel) judge(ctx context.Context, claim Claim, attempts int) (Signal, burial, error) {
+	s, err := decodeSignal(claim.Item, claim.Seq)
+	if err != nil {
+		return s, burial{claim, deadDamaged + err.Error(), "damaged"}, nil
+	}
+	if err := c.fenced(ctx, s.Epoch); errors.Is(err, ErrFenced) {
+		return s, burial{claim, deadLate + err.Error(), kindOf(err)}, nil
+	} else if err != nil {
+		return s, burial{}, err
+	}
+	if attempts > 0 && claim.Attempt > attempts {
+		reason := fmt.Sprintf(deadSpent+"%d times and never settled, limit %d", claim.Attempt-1, attempts)
+		return s, burial{claim, reason, "attempts spent"}, nil
+	}
+	return s, burial{}, nil
+}
+
+// bury makes dead letters. Who called may have gone: they are buried all the same.
+func (c *SignalChannel) bury(ctx context.Context, session SessionID, dead []burial) error {
+	if len(dead) == 0 {
+		return nil
+	}
+	settlements := make([]Settlement, len(dead))
+	for i, b := range dead {
+		settlements[i] = Settlement{Seq: b.claim.Seq, Token: b.claim.Token, Verdict: VerdictBury, Reason: b.reason}
+	}
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	err := c.store.Settle(patient, inboxQueue(session), settlements...)
+	failed := settleErrors(err)
+	for _, b := range dead {
+		one := err
+		if failed != nil {
+			one = failed[b.claim.Seq]
+		}
+		c.trace(ctx, TraceEvent{Op: "inbox.bury", ID: b.claim.ID, Target: session, Reason: b.kind, Outcome: "dead"}, one)
+	}
+	return err
+}
+
+// buryHead buries the first pending signal of that cost, if it is to be buried, and
+// reports whether it was.
+func (c *SignalChannel) buryHead(ctx context.Context, session SessionID, cost int, lease time.Duration, attempts int) (bool, error) {
+	queue := inboxQueue(session)
+	for item, err := range c.store.Items(ctx, queue, ListOptions{}) {
+		if err != nil {
+			return false, err
+		}
+		if item.State != ItemPending || item.Cost != cost {
+			continue
+		}
+		next := Claim{Item: item.Item, Seq: item.Seq, Attempt: item.Attempt + 1}
+		if _, b, err := c.judge(ctx, next, attempts); err != nil || b.reason == "" {
+			return false, err
+		}
+		// Nobody but a claim can bury it; what that takes instead is given back.
+		claims, err := c.store.Claim(ctx, queue, ClaimOptions{Max: 1, Lease: lease})
+		if err != nil || len(claims) == 0 {
+			return false, err
+		}
+		_, b, err := c.judge(ctx, claims[0], attempts)
+		if err != nil || b.reason == "" {
+			c.giveBack(ctx, queue, claims)
+			return false, err
+		}
+		return true, c.bury(ctx, session, []burial{b})
+	}
+	return false, nil
 }
 
 // giveBack releases claims that their caller will never see.

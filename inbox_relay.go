@@ -3,7 +3,6 @@ package team
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,8 +41,9 @@ const relayPrefix = "team/relay/"
 // one, in order, until ctx ends, whose error it returns, or the store fails. It
 // is for hosts whose agents do not call Receive.
 //
-// A signal is acked when the host has answered that it holds the text, with the
-// host's id as evidence (see Status), and not before. The id under which it is
+// A signal is settled when the host has answered that it holds the text, and not
+// before: then it is offered, with the host's id as evidence (see Status). What becomes
+// of it there, Observe, Confirm, AckID and a reply tell. The id under which it is
 // delivered is derived from the session and the signal, so that a repeated
 // delivery never doubles, and never lands in another session. A host that
 // fails is tried again after a pause that grows; after Tries, or at once if
@@ -85,6 +85,9 @@ type relayOwner struct {
 	Lease time.Duration `json:"lease"`
 }
 
+// relayGaveUp begins the reason of a dead letter that a relay has had in hand.
+const relayGaveUp = "relay: "
+
 var errRelayLost = errors.New("the relay, or the signal at hand, is in other hands")
 
 func (r *relay) run(ctx context.Context) error {
@@ -104,7 +107,7 @@ func (r *relay) run(ctx context.Context) error {
 		}
 		// Woken often enough to stir.
 		short, cancel := context.WithTimeout(ctx, r.opts.Lease/3)
-		got, err := r.c.take(short, r.queue, ReceiveOptions{Lease: r.opts.Lease}, 0)
+		got, err := r.c.take(short, r.session, ReceiveOptions{Lease: r.opts.Lease}, 0)
 		cancel()
 		switch {
 		case len(got) > 0:
@@ -230,8 +233,15 @@ func (r *relay) deliver(ctx context.Context, got Received) (err error) {
 	}
 	wait := r.opts.Pause
 	for try := 1; ; try++ {
+		// An event may have told what an answer that was lost did not. To ask again would
+		// bring back what somebody took out of the host's inbox.
+		if known, err := r.c.introduce(ctx, r.session, got.Signal); err != nil {
+			return err
+		} else if known.State != "" {
+			return r.settle(ctx, got, VerdictAck, note, known.Host, nil)
+		}
 		if err := r.c.fenced(ctx, got.Epoch); errors.Is(err, ErrFenced) {
-			return r.settle(ctx, got, VerdictBury, "late, "+err.Error(), err)
+			return r.settle(ctx, got, VerdictBury, note, relayGaveUp+"late, "+err.Error(), err)
 		} else if err != nil {
 			return err
 		}
@@ -248,16 +258,16 @@ func (r *relay) deliver(ctx context.Context, got Received) (err error) {
 		}
 		switch {
 		case err == nil:
-			return r.settle(ctx, got, VerdictAck, d.ID, nil)
+			return r.settle(ctx, got, VerdictAck, note, d.ID, nil)
 		case errors.Is(err, errRelayLost):
 			return err
 		case ctx.Err() != nil:
 			// Nobody knows whether it arrived; the same id makes another try harmless.
 			return ctx.Err()
 		case final(err) || over(try+1, r.opts.Tries):
-			return r.settle(ctx, got, VerdictBury, "the host refused it: "+kindOf(err), err)
+			return r.settle(ctx, got, VerdictBury, note, relayGaveUp+"the host refused it: "+kindOf(err), err)
 		}
-		r.c.trace(ctx, TraceEvent{Op: "relay.deliver", ID: string(got.ID), Target: r.session}, err)
+		r.c.trace(ctx, TraceEvent{Op: "relay.deliver", ID: string(got.ID), Target: r.session, Size: int64(len(note.Text))}, err)
 		if err := r.keep(ctx, got, func(ctx context.Context) error { return waitFor(ctx, wait) }); err != nil {
 			return err
 		}
@@ -305,10 +315,10 @@ func final(err error) bool {
 
 // settle notes what the host answered. If the claim is in other hands by now, they
 // deliver it under the same id, which changes nothing.
-func (r *relay) settle(ctx context.Context, got Received, v Verdict, evidence string, cause error) error {
+func (r *relay) settle(ctx context.Context, got Received, v Verdict, note Note, evidence string, cause error) error {
 	st := Settlement{Seq: got.Seq, Token: got.Token, Verdict: v, Reason: evidence}
 	err := r.c.store.Settle(context.WithoutCancel(ctx), r.queue, st)
-	event := TraceEvent{Op: "relay.deliver", ID: string(got.ID), Target: r.session}
+	event := TraceEvent{Op: "relay.deliver", ID: string(got.ID), Target: r.session, Size: int64(len(note.Text))}
 	if v == VerdictAck {
 		event.HostID = evidence
 	} else {
@@ -319,20 +329,6 @@ func (r *relay) settle(ctx context.Context, got Received, v Verdict, evidence st
 		return errRelayLost
 	}
 	return err
-}
-
-// HostMessageID returns the id under which a signal is put into its session: that
-// of the receiver and the signal, in the form of OpenCode's message ids ("msg_", 12
-// hex digits of the time, 14 characters), and the same each time.
-func HostMessageID(s Signal) string {
-	sum := sha256.Sum256([]byte(string(s.To) + "\x00" + string(s.ID)))
-	const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	tail := make([]byte, 14)
-	for i := range tail {
-		tail[i] = alphabet[int(sum[i])%len(alphabet)]
-	}
-	stamp := uint64(s.Sent.UnixMilli()) << 12 & (1<<48 - 1) // OpenCode 2.0.26: ms × 4096, the low 48 bits
-	return fmt.Sprintf("msg_%012x%s", stamp, tail)
 }
 
 // waitFor waits for d, or until ctx ends.

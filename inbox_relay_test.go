@@ -88,7 +88,7 @@ func state(t *testing.T, c *team.SignalChannel, sent team.Sent) team.Status {
 	return s
 }
 
-func TestRelayDeliversInOrderAndAcksWithEvidence(t *testing.T) {
+func TestRelayDeliversInOrderWithEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newTeam(t, nil)
 		host := new(notebook)
@@ -108,7 +108,7 @@ func TestRelayDeliversInOrderAndAcksWithEvidence(t *testing.T) {
 			s, err := team.ParseSignal(c.Secret(), n.Text)
 			require.NoError(t, err)
 			require.Equal(t, sent[i].ID, s.ID)
-			require.Equal(t, []any{team.ItemAcked, n.ID}, []any{state(t, c, sent[i]).State, state(t, c, sent[i]).Reason}, "the host's id is the evidence")
+			require.Equal(t, []any{team.SignalOffered, n.ID}, []any{state(t, c, sent[i]).State, state(t, c, sent[i]).Evidence}, "the host's id is the evidence")
 		}
 		require.Empty(t, pending(t, c, "lead"))
 	})
@@ -132,7 +132,7 @@ func TestRelayRetriesWithoutDoubling(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- c.Relay(ctx, host, "ses_lead", &team.RelayOptions{Wake: true}) }()
 		synctest.Wait()
-		require.NotEqual(t, team.ItemAcked, state(t, c, first).State, "nothing is marked before the host answered")
+		require.Equal(t, team.SignalQueued, state(t, c, first).State, "nothing is marked before the host answered")
 		time.Sleep(10 * time.Second)
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
@@ -162,8 +162,8 @@ func TestRelayPoisonedHeadDoesNotBlock(t *testing.T) {
 				defer cancel()
 				require.ErrorIs(t, c.Relay(ctx, host, "ses_lead", &team.RelayOptions{Tries: 3}), context.DeadlineExceeded)
 				require.Equal(t, []string{"0", "1", "2", "3"}, host.summaries())
-				require.Equal(t, team.ItemDead, state(t, c, poison).State)
-				require.Contains(t, state(t, c, poison).Reason, "the host refused it")
+				require.Equal(t, team.SignalDead, state(t, c, poison).State)
+				require.Contains(t, state(t, c, poison).Evidence, "the host refused it")
 				tries := 3
 				if refusal == team.ErrInvalid {
 					tries = 1
@@ -184,7 +184,7 @@ func TestRelayForeignTextUnderItsID(t *testing.T) {
 		}
 		host := &notebook{notes: []team.Note{{ID: team.HostMessageID(s), Text: "somebody else's"}}}
 		relayFor(t, c, host, time.Minute)
-		require.Equal(t, team.ItemDead, state(t, c, sent).State, "a success that is not ours is none")
+		require.Equal(t, team.SignalDead, state(t, c, sent).State, "a success that is not ours is none")
 		s.To = "ses_other"
 		require.NotEqual(t, host.notes[0].ID, team.HostMessageID(s), "the id is the session's too")
 	})
@@ -271,7 +271,7 @@ func TestRelaySlowHost(t *testing.T) {
 		<-done
 		require.Equal(t, []string{"a", "b"}, host.summaries())
 		require.Equal(t, 2, host.calls)
-		require.Equal(t, team.ItemAcked, state(t, c, a).State)
+		require.Equal(t, team.SignalOffered, state(t, c, a).State)
 	})
 }
 
@@ -326,8 +326,8 @@ func TestRelayDoesNotDeliverWhatIsOver(t *testing.T) {
 		stop()
 		<-done
 		require.Equal(t, []string{"good"}, host.summaries())
-		require.Equal(t, team.ItemDead, state(t, c, fenced).State)
-		require.Equal(t, team.ItemExpired, state(t, c, expired).State)
+		require.Equal(t, team.SignalDead, state(t, c, fenced).State)
+		require.Equal(t, team.SignalExpired, state(t, c, expired).State)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -15,16 +16,94 @@ type Queued struct {
 	Status
 }
 
-// A Status is where a signal is in its life, as its inbox has it.
+// A SignalState is where a signal is in its life. Each is a fact with its evidence:
+// none is noted because something was asked for or is to be expected.
+type SignalState string
+
+// The states. What a program takes with Receive goes from queued to read and acked,
+// and back to queued when its lease ends; what Relay brings into a host goes from
+// queued to offered, delivered and acked, as far as somebody tells (see
+// SignalChannel.Observe). The last four are final, but that a dead letter may be
+// redriven, and that a signal which somebody took out of the host's inbox was, by later
+// evidence, delivered all the same.
+const (
+	SignalQueued    SignalState = "queued"    // in its inbox; also while a relay asks a host that has not answered
+	SignalOffered   SignalState = "offered"   // in the host's inbox; no agent need have seen it
+	SignalDelivered SignalState = "delivered" // in the conversation on the host
+	SignalRead      SignalState = "read"      // taken by Receive, whose lease holds
+	SignalAcked     SignalState = "acked"     // its receiver has dealt with it, or answered it
+	SignalCancelled SignalState = "cancelled" // taken back before anybody had it: by its sender, or in the host's inbox
+	SignalExpired   SignalState = "expired"   // its time was over before anybody had it
+	SignalDead      SignalState = "dead"      // a dead letter
+)
+
+// A Status is where a signal is in its life, and how that is known.
 type Status struct {
-	State   ItemState `json:"state"`
-	Attempt int       `json:"attempt"`          // how often it was handed out
-	Since   time.Time `json:"since"`            // when it got into State
-	Reason  string    `json:"reason,omitempty"` // why it is dead, or by what evidence it is acked
+	State SignalState `json:"state"`
+
+	// Attempt is how often it was handed out, to a receiver or a relay.
+	Attempt int `json:"attempt"`
+
+	// Since is when it got into State, or when a relay last took up what is queued. It is
+	// the host's time where the evidence is an event that has one.
+	Since time.Time `json:"since"`
+
+	// Evidence is what State rests on: of offered the host's id; of delivered the type
+	// and id of the host's event, or what Confirm was told; of dead why; else a few words.
+	// It never has content of the signal.
+	Evidence string `json:"evidence"`
 }
 
-func statusOf(item StoredItem) Status {
-	return Status{State: item.State, Attempt: item.Attempt, Since: item.Changed, Reason: item.Reason}
+// status returns what is known of an item of a session's inbox.
+func (c *SignalChannel) status(ctx context.Context, session SessionID, item StoredItem) (Status, error) {
+	st := Status{Attempt: item.Attempt, Since: item.Changed}
+	relayed := item.State == ItemAcked && item.Reason != "" // no receiver gives a reason
+	switch item.State {
+	case ItemPending:
+		st.State, st.Evidence = SignalQueued, fmt.Sprintf("stored with seq %d", item.Seq)
+	case ItemClaimed:
+		st.State, st.Evidence = SignalRead, fmt.Sprintf("received, attempt %d", item.Attempt)
+	case ItemAcked:
+		st.State, st.Evidence = SignalAcked, fmt.Sprintf("acked by its receiver, attempt %d", item.Attempt)
+		if relayed {
+			st.State, st.Evidence = SignalOffered, item.Reason
+		}
+	case ItemCancelled:
+		st.State, st.Evidence = SignalCancelled, "taken back by its sender"
+	case ItemExpired:
+		st.State, st.Evidence = SignalExpired, "not settled by "+formatTime(item.Expires)
+	default:
+		st.State, st.Evidence = SignalDead, item.Reason
+		for _, only := range []string{deadSpent, deadDamaged, deadLate} {
+			if strings.HasPrefix(item.Reason, only) {
+				st.Attempt = max(st.Attempt-1, 0) // the last claim was for the burial
+			}
+		}
+	}
+	if item.Attempt == 0 || item.State != ItemPending && item.State != ItemClaimed && !relayed {
+		return st, nil // no relay has had it, or it came to another end
+	}
+	r, _, err := c.relayed(ctx, session, hostTail(session, SignalID(item.ID)))
+	switch {
+	case err == nil && r.State != "":
+		st.State, st.Since, st.Evidence = r.State, r.Since, r.Evidence
+		return st, nil
+	case err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt):
+		return Status{}, err
+	}
+	byRelay := err == nil
+	if item.State == ItemClaimed && !byRelay {
+		// A relay that has just claimed it has not written so yet; its own record is there.
+		_, err = c.store.Get(ctx, relayPrefix+string(session))
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return Status{}, err
+		}
+		byRelay = err == nil
+	}
+	if item.State == ItemClaimed && byRelay {
+		st.State, st.Evidence = SignalQueued, fmt.Sprintf("in the hands of a relay, attempt %d", item.Attempt)
+	}
+	return st, nil
 }
 
 // Pending yields what the caller's inbox holds that is not settled, in order,
@@ -49,11 +128,14 @@ func (c *SignalChannel) list(ctx context.Context, op string, opts ListOptions, w
 			return
 		}
 		for item, err := range c.store.Items(ctx, queue, opts) {
-			q := Queued{Status: statusOf(item)}
+			var q Queued
 			if err == nil {
 				if !want(item.State) {
 					continue
 				}
+				q.Status, err = c.status(ctx, caller.Session, item)
+			}
+			if err == nil {
 				if q.Signal, err = decodeSignal(item.Item, item.Seq); err != nil {
 					if item.State != ItemDead {
 						continue // Receive buries it
@@ -78,8 +160,12 @@ func (c *SignalChannel) Redrive(ctx context.Context, dead ...Queued) error {
 	return c.settle(ctx, "inbox.redrive", Settlement{Verdict: VerdictRedrive}, received)
 }
 
-// Status tells the sender or the receiver of a signal what became of it. Once
-// the store has forgotten it, it is ErrNotFound; of somebody else's it is ErrDenied.
+// Status tells the sender or the receiver of a signal what became of it, by all that
+// is known. A signal to several has one for each. Once the store has forgotten it, it is
+// ErrNotFound; of somebody else's it is ErrDenied.
+//
+// Where a relay is at work on the inbox, what Receive took is queued until it is acked:
+// which of the two has it, the inbox does not know.
 func (c *SignalChannel) Status(ctx context.Context, sent Sent) (Status, error) {
 	item, s, caller, err := c.find(ctx, sent)
 	if errors.Is(err, ErrCorrupt) && caller.Session == sent.To {
@@ -91,7 +177,8 @@ func (c *SignalChannel) Status(ctx context.Context, sent Sent) (Status, error) {
 	if err != nil {
 		return Status{}, edge("inbox.status", string(sent.ID), err)
 	}
-	return statusOf(item), nil
+	st, err := c.status(ctx, sent.To, item)
+	return st, edge("inbox.status", string(sent.ID), err)
 }
 
 // Cancel takes a signal back that the caller sent and that nobody has received
@@ -156,17 +243,26 @@ func (c *SignalChannel) find(ctx context.Context, sent Sent) (StoredItem, Signal
 
 const fencePrefix = "team/fenced/"
 
+// A fenceRecord says when an epoch was fenced.
+type fenceRecord struct {
+	At time.Time `json:"at"`
+}
+
 // Fence ends an epoch: from now on no signal of it is taken, and none that
 // lies in an inbox is handed out. So a child of a run that was stopped, which
-// finishes late, tells the next run nothing. To fence twice is no error; there is no
-// way back.
+// finishes late, tells the next run nothing. To fence twice is no error. There is no
+// way back, but that a Sweep forgets a fence in the end (see SignalSweepOptions.TTL).
 func (c *SignalChannel) Fence(ctx context.Context, epoch string) error {
 	err := checkName("epoch", epoch)
 	if epoch == "" {
 		err = &InvalidError{What: "epoch", Why: "is empty", Offset: -1}
 	}
 	if err == nil {
-		_, err = c.store.Put(ctx, fencePrefix+epoch, nil, "")
+		var value []byte
+		value, err = json.Marshal(fenceRecord{time.Now().UTC().Truncate(time.Millisecond)})
+		if err == nil {
+			_, err = c.store.Put(ctx, fencePrefix+epoch, value, "")
+		}
 		if errors.Is(err, ErrConflict) {
 			err = nil // it is fenced
 		}

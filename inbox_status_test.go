@@ -24,14 +24,14 @@ func TestSignalStatus(t *testing.T) {
 			require.WithinDuration(t, time.Now(), s.Since, 0)
 			return s
 		}
-		require.Equal(t, team.ItemPending, status().State)
+		require.Equal(t, team.SignalQueued, status().State)
 		time.Sleep(time.Hour)
 		got, err := c.Receive(lead, nil)
 		require.NoError(t, err)
-		require.Equal(t, []any{team.ItemClaimed, 1}, []any{status().State, status().Attempt})
+		require.Equal(t, []any{team.SignalRead, 1}, []any{status().State, status().Attempt})
 		time.Sleep(time.Second)
 		require.NoError(t, c.Ack(lead, got...))
-		require.Equal(t, team.ItemAcked, status().State)
+		require.Equal(t, team.SignalAcked, status().State)
 		_, err = c.Status(as(t.Context(), "reviewer"), sent)
 		require.ErrorIs(t, err, team.ErrDenied)
 		_, err = c.Status(tester, team.Sent{To: "ses_lead", Seq: 99, ID: sent.ID})
@@ -41,10 +41,10 @@ func TestSignalStatus(t *testing.T) {
 		s.Expires = time.Now().Add(time.Minute)
 		sent = send(t, c, "tester", "lead", s)
 		time.Sleep(time.Minute)
-		require.Equal(t, team.ItemExpired, status().State)
+		require.Equal(t, team.SignalExpired, status().State)
 		sent = send(t, c, "tester", "lead", note("y"))
 		require.NoError(t, c.Cancel(tester, sent))
-		require.Equal(t, team.ItemCancelled, status().State)
+		require.Equal(t, team.SignalCancelled, status().State)
 	})
 }
 
@@ -69,8 +69,8 @@ func TestSignalDeadLetterIsRedrivenByHand(t *testing.T) {
 			dead = append(dead, q)
 		}
 		require.Len(t, dead, 1)
-		require.Equal(t, []any{sent.ID, team.ItemDead, 2}, []any{dead[0].ID, dead[0].State, dead[0].Attempt})
-		require.Contains(t, dead[0].Reason, "2 times")
+		require.Equal(t, []any{sent.ID, team.SignalDead, 2}, []any{dead[0].ID, dead[0].State, dead[0].Attempt})
+		require.Contains(t, dead[0].Evidence, "2 times")
 		require.NoError(t, c.Redrive(lead, dead...))
 		require.ErrorIs(t, c.Redrive(lead, dead...), team.ErrConflict)
 		got, err = c.Receive(lead, nil)
@@ -117,8 +117,8 @@ func TestSignalFencedEpoch(t *testing.T) {
 	require.Equal(t, "new", got[0].Summary)
 	status, err := c.Status(as(t.Context(), "tester"), sent)
 	require.NoError(t, err)
-	require.Equal(t, team.ItemDead, status.State)
-	require.Contains(t, status.Reason, "fenced")
+	require.Equal(t, team.SignalDead, status.State)
+	require.Contains(t, status.Evidence, "fenced")
 	for _, epoch := range []string{"", "a\nb", strings.Repeat("e", 257)} {
 		require.Error(t, c.Fence(lead, epoch), "%q", epoch)
 	}

@@ -216,7 +216,7 @@ func TestSignalMalformedIsRefused(t *testing.T) {
 }
 
 func TestSignalUnknownRecipient(t *testing.T) {
-	c, _ := newTeam(t, nil)
+	c, store := newTeam(t, nil)
 	_, err := c.Send(as(t.Context(), "lead"), "reviewr", note("x"))
 	require.ErrorIs(t, err, team.ErrUnknownRecipient)
 	require.ErrorIs(t, err, team.ErrNotFound)
@@ -230,6 +230,11 @@ func TestSignalUnknownRecipient(t *testing.T) {
 		require.ErrorIs(t, err, team.ErrUnknownRecipient, "%q", to)
 	}
 	send(t, c, "lead", "Reviewer", note("casing is not a name"))
+	for _, queue := range []string{"inbox/reviewr", "inbox/ses_reviewr", "inbox/general", "inbox/ses_nobody"} {
+		for range store.Items(t.Context(), queue, team.ListOptions{Settled: true}) {
+			t.Errorf("%s has a signal, want no row for nobody", queue)
+		}
+	}
 }
 
 func TestSignalRoleIsThatOfTheSendersTeam(t *testing.T) {
@@ -572,7 +577,7 @@ func TestSignalLeaseIsExtendedAndReleased(t *testing.T) {
 		require.NoError(t, json.Unmarshal(data, &back))
 		require.NoError(t, c.Release(lead, time.Minute, back))
 		for s := range c.Pending(lead) {
-			require.Equal(t, []any{team.ItemPending, 1}, []any{s.State, s.Attempt})
+			require.Equal(t, []any{team.SignalQueued, 1}, []any{s.State, s.Attempt})
 		}
 		start := time.Now()
 		again, err := c.Receive(lead, nil)
