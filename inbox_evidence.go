@@ -130,7 +130,7 @@ func (c *SignalChannel) AckID(ctx context.Context, id SignalID) error {
 	if errors.Is(err, ErrNotFound) {
 		err = fmt.Errorf("%w: no relay had this signal for you; Ack what Receive returned", err)
 	}
-	if err != nil {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) { // what the store refuses has its line already
 		c.trace(ctx, TraceEvent{Op: "relay.acked", ID: string(id), Target: caller.Session}, err)
 	}
 	return edge("inbox.ack", string(id), err)
@@ -144,6 +144,8 @@ func (c *SignalChannel) answered(ctx context.Context, s Signal, answer SignalID)
 		return
 	}
 	if caller, ok := CallerFrom(ctx); ok {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
 		_ = c.acked(ctx, caller, s.ReplyTo, "answered by "+string(answer))
 	}
 }
@@ -153,8 +155,12 @@ func (c *SignalChannel) acked(ctx context.Context, caller Caller, id SignalID, e
 	if err == nil && r.ID != id {
 		err = ErrNotFound
 	}
-	if err == nil {
-		_, err = c.learn(ctx, caller.Session, r.Host, SignalAcked, time.Time{}, evidence)
+	if err != nil {
+		return err
+	}
+	ours, err := c.learn(ctx, caller.Session, r.Host, SignalAcked, time.Time{}, evidence)
+	if err == nil && !ours {
+		err = ErrNotFound // swept in this moment
 	}
 	return err
 }

@@ -272,6 +272,22 @@ func TestStatusWhenTheEventComesBeforeTheAnswer(t *testing.T) {
 	}
 }
 
+// A host that never answered may have the signal all the same: its word stands above a
+// cancellation that came later.
+func TestStatusOfWhatWasCancelledTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, nil)
+		host := &notebook{lose: func(int) error { return errors.New("connection reset") }}
+		sent := send(t, c, "tester", "lead", note("x"))
+		relayFor(t, c, host, 10*time.Second)
+		require.NoError(t, c.Cancel(as(t.Context(), "tester"), sent))
+		require.Equal(t, team.SignalCancelled, knows(t, c, sent))
+		_, err := c.Observe(t.Context(), inboxEvent("delivered", host.notes[0].ID))
+		require.NoError(t, err)
+		require.Equal(t, team.SignalDelivered, knows(t, c, sent))
+	})
+}
+
 // Evidence that several processes report at once is kept once, the most of it.
 func TestStatusIsTheMostThatIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

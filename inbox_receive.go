@@ -107,7 +107,7 @@ type burial struct {
 
 // The beginnings of the reasons of dead letters that were claimed only to be buried.
 const (
-	deadSpent   = "handed out "
+	deadSpent   = "handed out %d times"
 	deadDamaged = "damaged: "
 	deadLate    = "late, "
 )
@@ -130,7 +130,7 @@ func (c *SignalChannel) sort(ctx context.Context, session SessionID, claims []Cl
 	}
 	// The good ones are not held up: a burial that fails is made when the lease brings
 	// the signal back.
-	if err := c.bury(ctx, session, dead); err != nil && len(got) == 0 && !errors.Is(err, ErrConflict) {
+	if err := c.bury(ctx, session, dead); err != nil && len(got) == 0 {
 		return nil, err
 	}
 	return got, nil
@@ -148,13 +148,14 @@ func (c *SignalChannel) judge(ctx context.Context, claim Claim, attempts int) (S
 		return s, burial{}, err
 	}
 	if attempts > 0 && claim.Attempt > attempts {
-		reason := fmt.Sprintf(deadSpent+"%d times and never settled, limit %d", claim.Attempt-1, attempts)
-		return s, burial{claim, reason, "attempts spent"}, nil
+		// Not claim.Attempt-1: a burial that was cut short has counted as well.
+		return s, burial{claim, fmt.Sprintf(deadSpent, attempts) + ", the limit, and never settled", "attempts spent"}, nil
 	}
 	return s, burial{}, nil
 }
 
-// bury makes dead letters. Who called may have gone: they are buried all the same.
+// bury makes dead letters. Who called may have gone: they are buried all the same. What
+// is in other hands by now is no error: they bury it.
 func (c *SignalChannel) bury(ctx context.Context, session SessionID, dead []burial) error {
 	if len(dead) == 0 {
 		return nil
@@ -173,6 +174,9 @@ func (c *SignalChannel) bury(ctx context.Context, session SessionID, dead []buri
 			one = failed[b.claim.Seq]
 		}
 		c.trace(ctx, TraceEvent{Op: "inbox.bury", ID: b.claim.ID, Target: session, Reason: b.kind, Outcome: "dead"}, one)
+	}
+	if errors.Is(err, ErrConflict) {
+		return nil
 	}
 	return err
 }

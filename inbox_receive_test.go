@@ -111,7 +111,8 @@ func TestSignalBurialIsRepeated(t *testing.T) {
 		none, err := other.Receive(as(t.Context(), "lead"), &team.ReceiveOptions{NoWait: true})
 		require.NoError(t, err)
 		require.Empty(t, none)
-		require.Equal(t, team.SignalDead, state(t, c, poison).State)
+		require.Equal(t, []any{team.SignalDead, 1}, []any{state(t, c, poison).State, state(t, c, poison).Attempt})
+		require.Contains(t, state(t, c, poison).Evidence, "handed out 1 times", "whatever the burial took")
 		require.Equal(t, []string{string(poison.ID) + " ses_lead dead attempts spent"}, trail.lines)
 	})
 }

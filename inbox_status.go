@@ -32,8 +32,8 @@ const (
 	SignalDelivered SignalState = "delivered" // in the conversation on the host
 	SignalRead      SignalState = "read"      // taken by Receive, whose lease holds
 	SignalAcked     SignalState = "acked"     // its receiver has dealt with it, or answered it
-	SignalCancelled SignalState = "cancelled" // taken back before anybody had it: by its sender, or in the host's inbox
-	SignalExpired   SignalState = "expired"   // its time was over before anybody had it
+	SignalCancelled SignalState = "cancelled" // taken back by its sender, or out of the host's inbox
+	SignalExpired   SignalState = "expired"   // its time was over before it was settled
 	SignalDead      SignalState = "dead"      // a dead letter
 )
 
@@ -74,14 +74,15 @@ func (c *SignalChannel) status(ctx context.Context, session SessionID, item Stor
 		st.State, st.Evidence = SignalExpired, "not settled by "+formatTime(item.Expires)
 	default:
 		st.State, st.Evidence = SignalDead, item.Reason
-		for _, only := range []string{deadSpent, deadDamaged, deadLate} {
-			if strings.HasPrefix(item.Reason, only) {
-				st.Attempt = max(st.Attempt-1, 0) // the last claim was for the burial
-			}
+		// The last claim was for the burial.
+		if strings.HasPrefix(item.Reason, deadDamaged) || strings.HasPrefix(item.Reason, deadLate) {
+			st.Attempt = max(st.Attempt-1, 0)
+		} else {
+			_, _ = fmt.Sscanf(item.Reason, deadSpent, &st.Attempt)
 		}
 	}
-	if item.Attempt == 0 || item.State != ItemPending && item.State != ItemClaimed && !relayed {
-		return st, nil // no relay has had it, or it came to another end
+	if item.Attempt == 0 || st.State == SignalDead || st.State == SignalAcked {
+		return st, nil // no relay has had it, or no host's word changes that
 	}
 	r, _, err := c.relayed(ctx, session, hostTail(session, SignalID(item.ID)))
 	switch {
@@ -184,6 +185,9 @@ func (c *SignalChannel) Status(ctx context.Context, sent Sent) (Status, error) {
 // Cancel takes a signal back that the caller sent and that nobody has received
 // yet. One that is received, or settled, is ErrConflict; somebody else's is
 // ErrDenied; one that is not there is ErrNotFound.
+//
+// What a relay has given back, since its host did not answer, may have arrived there
+// all the same. Then Status says so once the host does.
 func (c *SignalChannel) Cancel(ctx context.Context, sent Sent) error {
 	return c.change(ctx, "inbox.cancel", sent, func(Signal) (Settlement, error) { return Settlement{Verdict: VerdictCancel}, nil })
 }

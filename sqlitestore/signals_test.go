@@ -87,7 +87,7 @@ func TestSignals(t *testing.T) {
 			}
 		}
 		for _, s := range sent {
-			if status, err := leads.Status(lead, s); err != nil || status.State != team.ItemAcked && status.State != team.ItemClaimed {
+			if status, err := leads.Status(lead, s); err != nil || status.State != team.SignalAcked && status.State != team.SignalRead {
 				t.Errorf("status = %+v, %v", status, err)
 			}
 		}
