@@ -164,10 +164,14 @@ func TestStatusIsAckedByAReply(t *testing.T) {
 // failingPuts is a store whose records cannot be written on demand.
 type failingPuts struct {
 	*memstore.Store
-	fail error
+	fail   error
+	before func() // if set, somebody else comes first
 }
 
 func (f *failingPuts) Put(ctx context.Context, key string, value []byte, prev team.Version) (team.Version, error) {
+	if f.before != nil {
+		f.before()
+	}
 	if f.fail != nil {
 		return "", f.fail
 	}
@@ -285,6 +289,26 @@ func TestStatusOfWhatWasCancelledTooLate(t *testing.T) {
 		_, err := c.Observe(t.Context(), inboxEvent("delivered", host.notes[0].ID))
 		require.NoError(t, err)
 		require.Equal(t, team.SignalDelivered, knows(t, c, sent))
+	})
+}
+
+// Who reports evidence at the same moment as another loses nothing.
+func TestStatusOfTwoReportsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain, memory := newTeam(t, nil)
+		sent, id := relayed(t, plain, note("x"))
+		store := &failingPuts{Store: memory}
+		c, err := team.OpenSignals(t.Context(), store, nil)
+		require.NoError(t, err)
+		store.before = func() {
+			store.before = nil
+			_, err := plain.Observe(t.Context(), inboxEvent("cancelled", id))
+			require.NoError(t, err)
+		}
+		ours, err := c.Observe(t.Context(), inboxEvent("delivered", id))
+		require.NoError(t, err)
+		require.True(t, ours)
+		require.Equal(t, team.SignalDelivered, knows(t, plain, sent))
 	})
 }
 

@@ -148,13 +148,18 @@ func TestSignalSweepOfTheRoster(t *testing.T) {
 		}
 		sent := send(t, c, "lead", "gone", note("x"))
 		require.Equal(t, "keep fresh", sweepSignals(t, c, nil)["team/roster/ses_gone"], "nobody says that it is gone")
-		report, err := c.Sweep(t.Context(), &team.SignalSweepOptions{Alive: func(_ context.Context, s team.SessionID) (bool, error) {
+		down := errors.New("the host is down")
+		opts := &team.SignalSweepOptions{Alive: func(_ context.Context, s team.SessionID) (bool, error) {
 			if s == "ses_unsure" {
-				return false, errors.New("the host is down")
+				return false, down
 			}
 			return s != "ses_gone", nil
-		}})
+		}}
+		plan, err := c.PlanSweep(t.Context(), opts)
 		require.NoError(t, err)
+		report, err := c.Sweep(t.Context(), opts)
+		require.NoError(t, err)
+		require.Equal(t, plan, report, "it does what the plan says")
 		require.Equal(t, map[string]string{
 			"team/roster/ses_lead": "keep fresh", "team/roster/ses_gone": "remove session dead", "team/roster/ses_unsure": "keep unknown",
 			"team/relay/ses_lead": "keep fresh", "team/relay/ses_gone": "remove leftover",
@@ -196,6 +201,18 @@ type forgetful struct{ *memstore.Store }
 func (f forgetful) Items(ctx context.Context, q string, o team.ListOptions) iter.Seq2[team.StoredItem, error] {
 	o.Settled = false
 	return f.Store.Items(ctx, q, o)
+}
+
+// A session that is enrolled again in the middle of a sweep stays.
+func TestSignalSweepKeepsWhatIsWrittenMeanwhile(t *testing.T) {
+	c, _ := newTeam(t, nil)
+	report, err := c.Sweep(t.Context(), &team.SignalSweepOptions{Alive: func(ctx context.Context, s team.SessionID) (bool, error) {
+		return s != "ses_tester", c.Enrol(ctx, team.Member{Session: "ses_tester", Role: "tester", Parent: "ses_lead"})
+	}})
+	require.NoError(t, err)
+	require.Zero(t, report.Removed())
+	require.Equal(t, "keep busy", swept(report)["team/roster/ses_tester"])
+	send(t, c, "lead", "tester", note("welcome back"))
 }
 
 func TestSignalSweepKeepsWhatItCannotRead(t *testing.T) {
