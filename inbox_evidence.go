@@ -182,7 +182,7 @@ func (c *SignalChannel) relayed(ctx context.Context, session SessionID, tail str
 // is such a signal. at is the host's time; zero, or nonsense, is now.
 func (c *SignalChannel) learn(ctx context.Context, session SessionID, host string, state SignalState, at time.Time, evidence string) (bool, error) {
 	if session == "" || checkName("session", string(session)) != nil || len(host) != len(HostMessageID(Signal{})) ||
-		strings.Trim(host, "msg_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		strings.Trim(host, "_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 		return false, nil // not one of ours
 	}
 	if y := at.Year(); at.IsZero() || y < 1 || y > 9999 {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,15 +62,18 @@ func TestStatusOfWhatAProgramReceives(t *testing.T) {
 // Nothing is marked before the host answered; then each state comes by its own evidence.
 func TestStatusOfWhatARelayBrings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var lines []team.TraceEvent
 		c, _ := newTeam(t, &team.SignalOptions{Trace: func(_ context.Context, e team.TraceEvent) {
 			if strings.HasPrefix(e.Op, "relay.") {
+				mu.Lock()
+				defer mu.Unlock()
 				lines = append(lines, e)
 			}
 		}})
-		up := false
+		var up atomic.Bool
 		host := &notebook{fail: func(int, team.Note) error {
-			if up {
+			if up.Load() {
 				return nil
 			}
 			return errors.New("down")
@@ -81,7 +86,7 @@ func TestStatusOfWhatARelayBrings(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.Equal(t, team.SignalQueued, knows(t, c, sent), "the host has not answered")
 		require.ErrorIs(t, c.AckID(as(t.Context(), "reviewer"), sent.ID), team.ErrNotFound, "somebody else's")
-		up = true
+		up.Store(true)
 		time.Sleep(time.Minute)
 		stop()
 		<-done
