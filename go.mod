@@ -7,6 +7,7 @@ require (
 	github.com/ncruces/go-sqlite3 v0.37.0
 	golang.org/x/sys v0.50.0
 	golang.org/x/text v0.44.0
+	golang.org/x/tools v0.52.0
 )
 
 require (

@@ -31,7 +31,7 @@ var importTable = map[string]row{
 	"": {
 		code: []string{"internal/atomicfile", "internal/entryfile", "internal/filelock", "internal/slug", "internal/workspace",
 			"golang.org/x/text/unicode/norm"},
-		test: []string{"memstore", "storetest", "github.com/stretchr/testify/require"},
+		test: []string{"memstore", "storetest", "github.com/stretchr/testify/require", "golang.org/x/tools/txtar"},
 	},
 
 	"internal/atomicfile": {code: []string{"internal/filelock"}},
