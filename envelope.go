@@ -11,26 +11,26 @@ type Generation string
 
 // The generations, with the versions of OpenCode that write them.
 const (
-	// V1a, to about 1.1.49: T, a blank line, <task_metadata>, a line
+	// GenV1a, to about 1.1.49: T, a blank line, <task_metadata>, a line
 	// "session_id: ses_…", </task_metadata>.
-	V1a Generation = "v1-a"
-	// V1b, from about 1.1.50: a line that starts "task_id: ses_…", a blank line,
+	GenV1a Generation = "v1-a"
+	// GenV1b, from about 1.1.50: a line that starts "task_id: ses_…", a blank line,
 	// <task_result>, T, </task_result>.
-	V1b Generation = "v1-b"
-	// V1c, about 1.14 to 1.18: <task id="ses_…" state="…">, in a notice and while
+	GenV1b Generation = "v1-b"
+	// GenV1c, about 1.14 to 1.18: <task id="ses_…" state="…">, in a notice and while
 	// running a <summary>, then T in <task_result> or <task_error>, </task>. A call
 	// that failed has "(task_id: ses_…)" and no tags.
-	V1c Generation = "v1-c"
-	// V2pre, builds before 2.0: T and nothing else, so that only the metadata of
+	GenV1c Generation = "v1-c"
+	// GenV2pre, builds before 2.0: T and nothing else, so that only the metadata of
 	// the call says whose it is; in a notice
 	// <subagent id="ses_…" state="…" description="…">, T, </subagent>.
-	V2pre Generation = "v2-pre"
-	// V2, 2.0: <subagent sessionID="ses_…" state="…">, in a notice with a
+	GenV2pre Generation = "v2-pre"
+	// GenV2, 2.0: <subagent sessionID="ses_…" state="…">, in a notice with a
 	// description="…", T, </subagent>. A call that failed, or that goes on in the
 	// background, has "(sessionID: ses_…)" and no tags.
-	V2 Generation = "v2"
-	// V2next, seen in sources behind 2.0.26: V2 in a notice with state="stopped".
-	V2next Generation = "v2-next"
+	GenV2 Generation = "v2"
+	// GenNext, seen in sources behind 2.0.26: GenV2 in a notice with state="stopped".
+	GenNext Generation = "next"
 )
 
 // A ChildState says how far a child session is.
@@ -51,10 +51,10 @@ type Confidence string
 
 // The confidences, best first.
 const (
-	Agreed       Confidence = "agreed"   // metadata and text name the same child and say the same
-	MetadataOnly Confidence = "metadata" // the text is no envelope of this child
-	TextOnly     Confidence = "text"     // no metadata: as good as the place that the text was found in
-	Disputed     Confidence = "disputed" // Conflicts says in what; the values are the metadata's
+	ConfidenceAgreed   Confidence = "agreed"   // metadata and text name the same child and say the same
+	ConfidenceMetadata Confidence = "metadata" // the text is no envelope of this child
+	ConfidenceText     Confidence = "text"     // no metadata: as good as the place that the text was found in
+	ConfidenceDisputed Confidence = "disputed" // Conflicts says in what; the values are the metadata's
 )
 
 // An Envelope is what a host says about a child session, with what the child
@@ -79,12 +79,12 @@ type Envelope struct {
 	Truncated  bool   `json:"truncated,omitempty"`
 	OutputPath string `json:"outputPath,omitempty"` // where the host keeps the uncut text
 
-	Confidence Confidence `json:"confidence,omitempty"`
-	Conflicts  []Conflict `json:"conflicts,omitempty"`
+	Confidence Confidence         `json:"confidence,omitempty"`
+	Conflicts  []EnvelopeConflict `json:"conflicts,omitempty"`
 }
 
-// A Conflict is a field in which metadata and text disagree.
-type Conflict struct {
+// An EnvelopeConflict is a field in which metadata and text disagree.
+type EnvelopeConflict struct {
 	Field    string `json:"field"` // "session", "state", "truncated"
 	Metadata string `json:"metadata"`
 	Text     string `json:"text"`
@@ -189,7 +189,7 @@ func readInput(in EnvelopeInput) reading {
 	read := readEnvelope(in, said)
 	if said.Session == "" {
 		if read.verdict == EnvelopeMatched {
-			read.Confidence = TextOnly
+			read.Confidence = ConfidenceText
 			read.addCut(said)
 		}
 		return read
@@ -204,14 +204,14 @@ func (said metadata) with(read reading, in EnvelopeInput) reading {
 		other := e.Session // empty if the text is no envelope
 		e = said.bare(in)
 		if read.verdict == EnvelopeMatched {
-			e.Conflicts = append(e.Conflicts, Conflict{"session", string(said.Session), string(other)})
+			e.Conflicts = append(e.Conflicts, EnvelopeConflict{"session", string(said.Session), string(other)})
 		}
-		e.Confidence = MetadataOnly
+		e.Confidence = ConfidenceMetadata
 	} else {
-		e.Confidence = Agreed
+		e.Confidence = ConfidenceAgreed
 		if said.word != "" && !in.Failed {
 			if state := stateOf(said.word); state != e.State {
-				e.Conflicts = append(e.Conflicts, Conflict{"state", said.word, e.Word})
+				e.Conflicts = append(e.Conflicts, EnvelopeConflict{"state", said.word, e.Word})
 				e.State, e.Word = state, said.word
 			}
 		}
@@ -219,11 +219,11 @@ func (said metadata) with(read reading, in EnvelopeInput) reading {
 	}
 	e.Parent, e.Agent = said.Parent, said.Agent
 	e.Notice = e.Notice || said.Notice
-	if e.Generation == V2 && e.State == ChildStopped {
-		e.Generation = V2next
+	if e.Generation == GenV2 && e.State == ChildStopped {
+		e.Generation = GenNext
 	}
 	if len(e.Conflicts) > 0 {
-		e.Confidence = Disputed
+		e.Confidence = ConfidenceDisputed
 	}
 	return reading{Envelope: e, verdict: EnvelopeMatched}
 }
@@ -231,8 +231,8 @@ func (said metadata) with(read reading, in EnvelopeInput) reading {
 // addCut adds what the metadata says about the host's cut.
 func (e *Envelope) addCut(said metadata) {
 	if said.whole && e.Truncated {
-		e.Conflicts = append(e.Conflicts, Conflict{"truncated", "false", "true"})
-		e.Confidence = Disputed
+		e.Conflicts = append(e.Conflicts, EnvelopeConflict{"truncated", "false", "true"})
+		e.Confidence = ConfidenceDisputed
 	}
 	e.Truncated = e.Truncated || said.Truncated
 	if said.OutputPath != "" {

@@ -27,7 +27,7 @@ type envelopeCase struct {
 }
 
 // The folders of testdata/envelopes: the generations, and what belongs to none.
-var envelopeFolders = []string{"v1-a", "v1-b", "v1-c", "v2-pre", "v2", "v2-next", "background", "other"}
+var envelopeFolders = []string{"v1-a", "v1-b", "v1-c", "v2-pre", "v2", "next", "background", "other"}
 
 func readEnvelopeCase(t testing.TB, path string) envelopeCase {
 	t.Helper()

@@ -13,11 +13,11 @@ import (
 // A child that is running or has ended otherwise than completed is told of, outside of a
 // notice, by the running text and the failure text of the host. Of their words only
 // those that programs read are here; a host's own sentences go into Summary
-// (V1b: what is in parentheses behind the id; V1c: the summary line; V2: what is in front
+// (GenV1b: what is in parentheses behind the id; GenV1c: the summary line; GenV2: what is in front
 // of "(sessionID: …)") and Body. An empty Word is the usual one of the state.
 //
-// Three forms have no id in the text: V2pre, completed; V1c, cancelled; and they
-// need the metadata, as V2, running, does.
+// Three forms have no id in the text: GenV2pre, completed; GenV1c, cancelled; and they
+// need the metadata, as GenV2, running, does.
 //
 // ErrInvalid if a field is set that the form has no place for, or cannot be read back from
 // it, since hosts escape nothing. errors.ErrUnsupported if no host of that generation
@@ -55,7 +55,7 @@ func (e Envelope) format() (string, error) {
 		return "", noPlace("word", "is empty, and the state has no usual one")
 	case form != formTag && e.Word != usual && form != formFailure:
 		return "", noPlace("word", "has no place in the text")
-	case e.Description != "" && !(form == formTag && e.Notice && e.Generation != V1c):
+	case e.Description != "" && !(form == formTag && e.Notice && e.Generation != GenV1c):
 		return "", noPlace("description", "has no place in the text")
 	case strings.Contains(e.Description, "\">\n") || strings.Contains(e.Description, "\">\r\n"):
 		return "", noPlace("description", "has a line that ends as the tag does")
@@ -93,7 +93,7 @@ func (e Envelope) write(form envelopeForm) (string, error) {
 		return "Task " + e.Word, e.noSummary()
 	case formFailure:
 		key := idOfV2
-		if e.Generation == V1c {
+		if e.Generation == GenV1c {
 			key = idOfV1
 		}
 		text := "Subagent " + e.Word + key + id + ")"
@@ -117,15 +117,15 @@ func (e Envelope) write(form envelopeForm) (string, error) {
 func (e Envelope) writeTag() (string, error) {
 	tag, idName := "subagent", "sessionID"
 	switch e.Generation {
-	case V1c:
+	case GenV1c:
 		tag, idName = "task", "id"
-	case V2pre:
+	case GenV2pre:
 		idName = "id"
 	}
 	var b strings.Builder
 	b.Grow(len(e.Body) + len(e.Description) + len(e.Summary) + 512)
 	fmt.Fprintf(&b, `<%s %s="%s" state="%s"`, tag, idName, e.Session, e.Word)
-	if e.Generation != V1c {
+	if e.Generation != GenV1c {
 		if e.Notice {
 			b.WriteString(` description="` + e.Description + `"`)
 		}
@@ -186,25 +186,25 @@ func (e Envelope) form() envelopeForm {
 		n bool // notice
 	}
 	switch (is{e.Generation, e.State, e.Notice}) {
-	case is{V1a, ChildCompleted, false}:
+	case is{GenV1a, ChildCompleted, false}:
 		return formTrailer
-	case is{V1b, ChildCompleted, false}:
+	case is{GenV1b, ChildCompleted, false}:
 		return formV1b
-	case is{V1c, ChildCompleted, false}, is{V1c, ChildRunning, false}, is{V1c, ChildCompleted, true}, is{V1c, ChildFailed, true},
-		is{V2pre, ChildCompleted, true}, is{V2pre, ChildFailed, true}, is{V2pre, ChildCancelled, true},
-		is{V2, ChildCompleted, false}, is{V2, ChildCompleted, true}, is{V2, ChildFailed, true}, is{V2, ChildCancelled, true},
-		is{V2next, ChildStopped, true},
+	case is{GenV1c, ChildCompleted, false}, is{GenV1c, ChildRunning, false}, is{GenV1c, ChildCompleted, true}, is{GenV1c, ChildFailed, true},
+		is{GenV2pre, ChildCompleted, true}, is{GenV2pre, ChildFailed, true}, is{GenV2pre, ChildCancelled, true},
+		is{GenV2, ChildCompleted, false}, is{GenV2, ChildCompleted, true}, is{GenV2, ChildFailed, true}, is{GenV2, ChildCancelled, true},
+		is{GenNext, ChildStopped, true},
 		// Words that nobody knows are for trying out what reads them.
-		is{V1c, ChildUnknown, false}, is{V1c, ChildUnknown, true}, is{V2pre, ChildUnknown, true},
-		is{V2, ChildUnknown, false}, is{V2, ChildUnknown, true}:
+		is{GenV1c, ChildUnknown, false}, is{GenV1c, ChildUnknown, true}, is{GenV2pre, ChildUnknown, true},
+		is{GenV2, ChildUnknown, false}, is{GenV2, ChildUnknown, true}:
 		return formTag
-	case is{V1c, ChildFailed, false}, is{V2, ChildFailed, false}, is{V2, ChildCancelled, false}:
+	case is{GenV1c, ChildFailed, false}, is{GenV2, ChildFailed, false}, is{GenV2, ChildCancelled, false}:
 		return formFailure
-	case is{V1c, ChildCancelled, false}:
+	case is{GenV1c, ChildCancelled, false}:
 		return formCancelled
-	case is{V2, ChildRunning, false}:
+	case is{GenV2, ChildRunning, false}:
 		return formRunning
-	case is{V2pre, ChildCompleted, false}:
+	case is{GenV2pre, ChildCompleted, false}:
 		return formBare
 	}
 	return formNone

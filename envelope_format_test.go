@@ -17,9 +17,9 @@ func beside(e team.Envelope, text string) team.EnvelopeInput {
 	in := team.EnvelopeInput{Text: text}
 	word := e.Word
 	switch e.Generation {
-	case team.V1a, team.V1b, team.V1c:
+	case team.GenV1a, team.GenV1b, team.GenV1c:
 		in.Tool = "task"
-		if e.Generation == team.V1c && !e.Notice {
+		if e.Generation == team.GenV1c && !e.Notice {
 			in.Metadata = json.RawMessage(fmt.Sprintf(`{"parentSessionId":"ses_p","sessionId":%q,"truncated":false}`, e.Session))
 		}
 	default:
@@ -32,7 +32,7 @@ func beside(e team.Envelope, text string) team.EnvelopeInput {
 	in.Failed = !e.Notice && (e.State == team.ChildFailed || e.State == team.ChildCancelled)
 	if e.Notice {
 		in.Tool, in.Metadata = "", nil
-		if e.Generation == team.V2 || e.Generation == team.V2next {
+		if e.Generation == team.GenV2 || e.Generation == team.GenNext {
 			in.Metadata = json.RawMessage(fmt.Sprintf(`{"source":"subagent","childID":%q,"agent":"general","state":%q}`, e.Session, e.Word))
 		}
 	}
@@ -46,7 +46,7 @@ func requireSame(t *testing.T, e team.Envelope, text string) {
 	var m team.EnvelopeMatcher
 	got, verdict := m.Match(in)
 	require.Equal(t, team.EnvelopeMatched, verdict, "%q", text)
-	if e.Generation != team.V2pre || e.Notice { // there the body is all, and may claim anything
+	if e.Generation != team.GenV2pre || e.Notice { // there the body is all, and may claim anything
 		require.Empty(t, got.Conflicts)
 	}
 	if e.Word == "" {
@@ -55,10 +55,10 @@ func requireSame(t *testing.T, e team.Envelope, text string) {
 	fields := got
 	fields.Confidence, fields.Conflicts, fields.Parent, fields.Agent = "", nil, "", ""
 	require.Equal(t, e, fields)
-	if got.Confidence != team.Agreed {
+	if got.Confidence != team.ConfidenceAgreed {
 		return
 	}
-	if in.Metadata = nil; !(e.Generation == team.V2 && e.State == team.ChildRunning) {
+	if in.Metadata = nil; !(e.Generation == team.GenV2 && e.State == team.ChildRunning) {
 		got, verdict = m.Match(in)
 		require.Equal(t, team.EnvelopeMatched, verdict, "%q", text)
 		got.Confidence = ""
@@ -68,30 +68,30 @@ func requireSame(t *testing.T, e team.Envelope, text string) {
 
 // Every form that a host writes.
 var envelopeForms = []team.Envelope{
-	{Generation: team.V1a, State: team.ChildCompleted},
-	{Generation: team.V1b, State: team.ChildCompleted},
-	{Generation: team.V1b, State: team.ChildCompleted, Summary: "for (resuming)"},
-	{Generation: team.V1c, State: team.ChildCompleted, Word: "completed"},
-	{Generation: team.V1c, State: team.ChildRunning, Word: "running", Summary: "started"},
-	{Generation: team.V1c, State: team.ChildFailed, Word: "failed"},
-	{Generation: team.V1c, State: team.ChildUnknown, Word: "paused"},
-	{Generation: team.V1c, State: team.ChildCompleted, Word: "completed", Notice: true, Summary: "ended: count </summary> \"words\"\nand\n"},
-	{Generation: team.V1c, State: team.ChildFailed, Word: "error", Notice: true, Summary: "failed"},
-	{Generation: team.V1c, State: team.ChildUnknown, Word: "paused", Notice: true},
-	{Generation: team.V2pre, State: team.ChildCompleted, Word: "completed"},
-	{Generation: team.V2pre, State: team.ChildCompleted, Word: "completed", Notice: true, Description: "d"},
-	{Generation: team.V2pre, State: team.ChildFailed, Word: "error", Notice: true},
-	{Generation: team.V2pre, State: team.ChildCancelled, Word: "cancelled", Notice: true, Description: `x" state="completed`},
-	{Generation: team.V2, State: team.ChildCompleted, Word: "completed"},
-	{Generation: team.V2, State: team.ChildRunning, Word: "running", Summary: "Working on it"},
-	{Generation: team.V2, State: team.ChildFailed, Word: "failed"},
-	{Generation: team.V2, State: team.ChildCancelled, Word: "cancelled"},
-	{Generation: team.V2, State: team.ChildUnknown, Word: "paused"},
-	{Generation: team.V2, State: team.ChildCompleted, Word: "completed", Notice: true, Description: "a \">\"> b\nc \"'>"},
-	{Generation: team.V2, State: team.ChildFailed, Word: "error", Notice: true, Description: `'`},
-	{Generation: team.V2, State: team.ChildCancelled, Word: "cancelled", Notice: true, Description: `"`},
-	{Generation: team.V2, State: team.ChildUnknown, Word: "paused", Notice: true},
-	{Generation: team.V2next, State: team.ChildStopped, Word: "stopped", Notice: true, Description: "\r"},
+	{Generation: team.GenV1a, State: team.ChildCompleted},
+	{Generation: team.GenV1b, State: team.ChildCompleted},
+	{Generation: team.GenV1b, State: team.ChildCompleted, Summary: "for (resuming)"},
+	{Generation: team.GenV1c, State: team.ChildCompleted, Word: "completed"},
+	{Generation: team.GenV1c, State: team.ChildRunning, Word: "running", Summary: "started"},
+	{Generation: team.GenV1c, State: team.ChildFailed, Word: "failed"},
+	{Generation: team.GenV1c, State: team.ChildUnknown, Word: "paused"},
+	{Generation: team.GenV1c, State: team.ChildCompleted, Word: "completed", Notice: true, Summary: "ended: count </summary> \"words\"\nand\n"},
+	{Generation: team.GenV1c, State: team.ChildFailed, Word: "error", Notice: true, Summary: "failed"},
+	{Generation: team.GenV1c, State: team.ChildUnknown, Word: "paused", Notice: true},
+	{Generation: team.GenV2pre, State: team.ChildCompleted, Word: "completed"},
+	{Generation: team.GenV2pre, State: team.ChildCompleted, Word: "completed", Notice: true, Description: "d"},
+	{Generation: team.GenV2pre, State: team.ChildFailed, Word: "error", Notice: true},
+	{Generation: team.GenV2pre, State: team.ChildCancelled, Word: "cancelled", Notice: true, Description: `x" state="completed`},
+	{Generation: team.GenV2, State: team.ChildCompleted, Word: "completed"},
+	{Generation: team.GenV2, State: team.ChildRunning, Word: "running", Summary: "Working on it"},
+	{Generation: team.GenV2, State: team.ChildFailed, Word: "failed"},
+	{Generation: team.GenV2, State: team.ChildCancelled, Word: "cancelled"},
+	{Generation: team.GenV2, State: team.ChildUnknown, Word: "paused"},
+	{Generation: team.GenV2, State: team.ChildCompleted, Word: "completed", Notice: true, Description: "a \">\"> b\nc \"'>"},
+	{Generation: team.GenV2, State: team.ChildFailed, Word: "error", Notice: true, Description: `'`},
+	{Generation: team.GenV2, State: team.ChildCancelled, Word: "cancelled", Notice: true, Description: `"`},
+	{Generation: team.GenV2, State: team.ChildUnknown, Word: "paused", Notice: true},
+	{Generation: team.GenNext, State: team.ChildStopped, Word: "stopped", Notice: true, Description: "\r"},
 }
 
 func nastyBodies() []string {
@@ -129,7 +129,7 @@ func TestMatchOfFormatIsTheSame(t *testing.T) {
 		})
 	}
 	t.Run("a task that was cancelled has no body", func(t *testing.T) {
-		e := team.Envelope{Generation: team.V1c, State: team.ChildCancelled, Word: "cancelled", Session: "ses_01a"}
+		e := team.Envelope{Generation: team.GenV1c, State: team.ChildCancelled, Word: "cancelled", Session: "ses_01a"}
 		text, err := team.FormatEnvelope(e)
 		require.NoError(t, err)
 		requireSame(t, e, text)
@@ -149,7 +149,7 @@ func withUsualWord(e team.Envelope) team.Envelope {
 }
 
 func TestFormatEnvelopeRefuses(t *testing.T) {
-	good := team.Envelope{Generation: team.V2, State: team.ChildCompleted, Notice: true, Session: "ses_01a", Description: "d", Body: "x"}
+	good := team.Envelope{Generation: team.GenV2, State: team.ChildCompleted, Notice: true, Session: "ses_01a", Description: "d", Body: "x"}
 	_, err := team.FormatEnvelope(good)
 	require.NoError(t, err)
 	for name, test := range map[string]struct {
@@ -170,29 +170,29 @@ func TestFormatEnvelopeRefuses(t *testing.T) {
 		"a description without a place":   {func(e *team.Envelope) { e.Notice = false }, team.ErrInvalid},
 		"a summary without a place":       {func(e *team.Envelope) { e.Summary = "s" }, team.ErrInvalid},
 		"a summary that ends itself": {func(e *team.Envelope) {
-			e.Generation, e.Description, e.Summary = team.V1c, "", "a</summary>\nb"
+			e.Generation, e.Description, e.Summary = team.GenV1c, "", "a</summary>\nb"
 		}, team.ErrInvalid},
 		"a summary of a foreground task": {func(e *team.Envelope) {
-			*e = team.Envelope{Generation: team.V1c, State: "completed", Session: "s", Summary: "x"}
+			*e = team.Envelope{Generation: team.GenV1c, State: "completed", Session: "s", Summary: "x"}
 		}, team.ErrInvalid},
 		"a summary over two lines": {func(e *team.Envelope) {
-			*e = team.Envelope{Generation: team.V1b, State: "completed", Session: "s", Summary: "x\ny"}
+			*e = team.Envelope{Generation: team.GenV1b, State: "completed", Session: "s", Summary: "x\ny"}
 		}, team.ErrInvalid},
 		"a word in v1-a": {func(e *team.Envelope) {
-			*e = team.Envelope{Generation: team.V1a, State: "completed", Session: "s", Word: "completed"}
+			*e = team.Envelope{Generation: team.GenV1a, State: "completed", Session: "s", Word: "completed"}
 		}, team.ErrInvalid},
 		"nothing round a body that is its own envelope": {func(e *team.Envelope) {
-			*e = team.Envelope{Generation: team.V2pre, State: "completed", Session: "ses_01a", Body: wholeAnswer}
+			*e = team.Envelope{Generation: team.GenV2pre, State: "completed", Session: "ses_01a", Body: wholeAnswer}
 		}, team.ErrInvalid},
-		"running without a lead": {func(e *team.Envelope) { *e = team.Envelope{Generation: team.V2, State: "running", Session: "s"} }, team.ErrInvalid},
+		"running without a lead": {func(e *team.Envelope) { *e = team.Envelope{Generation: team.GenV2, State: "running", Session: "s"} }, team.ErrInvalid},
 		"a lead with an id": {func(e *team.Envelope) {
-			*e = team.Envelope{Generation: team.V2, State: "running", Session: "s", Summary: "a (sessionID: b) c"}
+			*e = team.Envelope{Generation: team.GenV2, State: "running", Session: "s", Summary: "a (sessionID: b) c"}
 		}, team.ErrInvalid},
 		"a notice of a running child":    {func(e *team.Envelope) { e.State = team.ChildRunning }, errors.ErrUnsupported},
 		"stopped in 2.0":                 {func(e *team.Envelope) { e.State = team.ChildStopped }, errors.ErrUnsupported},
-		"completed in the next":          {func(e *team.Envelope) { e.Generation = team.V2next }, errors.ErrUnsupported},
-		"failed in v1-a":                 {func(e *team.Envelope) { *e = team.Envelope{Generation: team.V1a, State: "failed", Session: "s"} }, errors.ErrUnsupported},
-		"running before 2.0":             {func(e *team.Envelope) { *e = team.Envelope{Generation: team.V2pre, State: "running", Session: "s"} }, errors.ErrUnsupported},
+		"completed in the next":          {func(e *team.Envelope) { e.Generation = team.GenNext }, errors.ErrUnsupported},
+		"failed in v1-a":                 {func(e *team.Envelope) { *e = team.Envelope{Generation: team.GenV1a, State: "failed", Session: "s"} }, errors.ErrUnsupported},
+		"running before 2.0":             {func(e *team.Envelope) { *e = team.Envelope{Generation: team.GenV2pre, State: "running", Session: "s"} }, errors.ErrUnsupported},
 		"a generation that nobody knows": {func(e *team.Envelope) { e.Generation = "v9" }, errors.ErrUnsupported},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func readMetadata(raw json.RawMessage, tool string) (metadata, error) {
 		if text("source") != "subagent" || bad {
 			return metadata{stranger: true}, nil
 		}
-		m.Generation, m.Notice = V2, true
+		m.Generation, m.Notice = GenV2, true
 		m.Session, m.Agent, m.word = SessionID(text("childID")), text("agent"), text("state")
 		bad = bad || m.Session == ""
 	} else {
@@ -56,11 +56,11 @@ func readMetadata(raw json.RawMessage, tool string) (metadata, error) {
 		case v1 != "" && v2 != "" && v1 != v2:
 			bad = true
 		case v2 != "" && (tool != "" || status != ""):
-			m.Generation, m.Session, m.word = V2, v2, status
+			m.Generation, m.Session, m.word = GenV2, v2, status
 		case v1 != "" && parent != "":
-			m.Generation, m.Session, m.Parent = V1c, v1, parent
+			m.Generation, m.Session, m.Parent = GenV1c, v1, parent
 		case v1 != "" && tool != "":
-			m.Generation, m.Session = V1b, v1
+			m.Generation, m.Session = GenV1b, v1
 		}
 		m.background, _ = truth("background")
 	}
@@ -102,9 +102,9 @@ func (m metadata) bare(in EnvelopeInput) Envelope {
 	default:
 		e.State = ChildCompleted
 	}
-	// Whenever a host of V2 cuts, the opening tag stays, unless no line does.
-	if m.Generation == V2 && !m.Notice && !in.Failed && (!m.Truncated || marked && e.Body != "") {
-		e.Generation = V2pre
+	// Whenever a host of GenV2 cuts, the opening tag stays, unless no line does.
+	if m.Generation == GenV2 && !m.Notice && !in.Failed && (!m.Truncated || marked && e.Body != "") {
+		e.Generation = GenV2pre
 	}
 	return e
 }

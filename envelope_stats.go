@@ -54,7 +54,7 @@ func (m *EnvelopeMatcher) count(r reading) {
 		if r.Truncated {
 			s.Truncated++
 		}
-		if r.Confidence == Disputed {
+		if r.Confidence == ConfidenceDisputed {
 			s.Disputed++
 		}
 		if r.State == ChildUnknown {

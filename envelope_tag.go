@@ -38,13 +38,13 @@ func readOpener(text, tag string) (e Envelope, rest, nl string, ok bool) {
 		e = Envelope{Session: SessionID(a.id), Word: a.state, State: stateOf(a.state), Description: a.description}
 		switch {
 		case tag == "<task":
-			e.Generation = V1c
+			e.Generation = GenV1c
 		case a.idName == "id":
-			e.Generation, e.Notice = V2pre, true // a call's result has no tag
+			e.Generation, e.Notice = GenV2pre, true // a call's result has no tag
 		case e.State == ChildStopped:
-			e.Generation, e.Notice = V2next, a.described
+			e.Generation, e.Notice = GenNext, a.described
 		default:
-			e.Generation, e.Notice = V2, a.described
+			e.Generation, e.Notice = GenV2, a.described
 		}
 		return e, rest, nl, true
 	}

@@ -35,7 +35,7 @@ func readEnvelope(in EnvelopeInput, said metadata) reading {
 	running := said.word == "running" && !said.Notice
 	if e, ok := readTrailer(in.Text); ok && !running {
 		// A message may end like this; only a result of a task has it for certain.
-		if in.Tool == "task" || said.Generation == V1b || said.Generation == V1c {
+		if in.Tool == "task" || said.Generation == GenV1b || said.Generation == GenV1c {
 			return reading{Envelope: e, verdict: EnvelopeMatched}
 		}
 		return reading{verdict: EnvelopeNearMiss, name: "task_metadata"}
@@ -142,7 +142,7 @@ func cutInner(s, nl string) (end, body string, ok bool) {
 
 // readV1b reads the form of 1.1.50. The text starts with its key.
 func readV1b(text string, cut bool) (Envelope, EnvelopeVerdict) {
-	e := Envelope{Generation: V1b, State: ChildCompleted}
+	e := Envelope{Generation: GenV1b, State: ChildCompleted}
 	head, rest, _ := strings.Cut(text[len(headV1b):], "\n")
 	head, isCRLF := strings.CutSuffix(head, "\r")
 	nl := "\n"
@@ -172,7 +172,7 @@ func readV1b(text string, cut bool) (Envelope, EnvelopeVerdict) {
 
 // readTrailer reads the form of 1.1.49, which starts with the body.
 func readTrailer(text string) (Envelope, bool) {
-	e := Envelope{Generation: V1a, State: ChildCompleted}
+	e := Envelope{Generation: GenV1a, State: ChildCompleted}
 	s, ok := strings.CutSuffix(strings.TrimRight(text, space), "</task_metadata>")
 	if !ok {
 		return e, false
@@ -211,15 +211,15 @@ func readFailure(text string) (Envelope, bool) {
 	if !plainID(id) || !ok && rest != "" {
 		return Envelope{}, false
 	}
-	e := Envelope{Generation: V2, State: ChildFailed, Session: SessionID(id), Body: body}
+	e := Envelope{Generation: GenV2, State: ChildFailed, Session: SessionID(id), Body: body}
 	if v1 {
-		e.Generation = V1c
+		e.Generation = GenV1c
 	}
 	if word := lead[strings.LastIndexByte(lead, ' ')+1:]; endWord(word) {
 		e.Word, e.State = word, stateOf(word)
 	}
 	if e.State == ChildStopped && !v1 {
-		e.Generation = V2next
+		e.Generation = GenNext
 	}
 	return e, true
 }
@@ -254,7 +254,7 @@ func readRunning(text string) (Envelope, bool) {
 		return Envelope{}, false
 	}
 	rest = strings.TrimPrefix(rest, ".")
-	return Envelope{Generation: V2, State: ChildRunning, Word: "running", Session: SessionID(id),
+	return Envelope{Generation: GenV2, State: ChildRunning, Word: "running", Session: SessionID(id),
 		Summary: lead, Body: strings.TrimPrefix(rest, " ")}, true
 }
 
