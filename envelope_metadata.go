@@ -49,7 +49,7 @@ func readMetadata(raw json.RawMessage, tool string) (metadata, error) {
 		m.Generation, m.Notice = GenV2, true
 		m.Session, m.Agent, m.word = SessionID(text("childID")), text("agent"), text("state")
 		bad = bad || m.Session == ""
-	} else {
+	} else if fields["sessionId"] != nil || fields["sessionID"] != nil {
 		v1, v2 := SessionID(text("sessionId")), SessionID(text("sessionID"))
 		parent, status := SessionID(text("parentSessionId")), text("status")
 		switch {
