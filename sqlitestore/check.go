@@ -27,7 +27,11 @@ var crossChecks = []struct{ sql, means string }{
 	{`SELECT count(*) FROM records WHERE version <= 0 OR version > (SELECT value FROM meta WHERE name = 'versions')`, "records with a version that was never given out"},
 	{`SELECT count(*) FROM (SELECT version FROM records GROUP BY version HAVING count(*) > 1)`, "versions that two records have"},
 	{`SELECT count(*) FROM records WHERE length(key) NOT BETWEEN 1 AND 1024`, "records with a key that is none"},
-	{`SELECT count(*) <> 1 FROM meta WHERE name = 'versions'`, "counters of versions missing"},
+	{`SELECT count(*) FROM deletions WHERE version > (SELECT value FROM meta WHERE name = 'versions')
+		OR version <= (SELECT value FROM meta WHERE name = 'forgotten')`, "deletions with a version that they cannot have"},
+	{`SELECT count(*) FROM deletions JOIN records USING (version)`, "versions that a record and a deletion have"},
+	{`SELECT count(*) FROM deletions WHERE length(key) NOT BETWEEN 1 AND 1024`, "deletions of a key that is none"},
+	{`SELECT count(*) <> 2 FROM meta WHERE name IN ('versions', 'forgotten')`, "counters missing"},
 }
 
 // Check reads the whole file and returns nil if it is as this package writes it: pages

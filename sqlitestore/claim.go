@@ -34,7 +34,7 @@ func (s *Store) Claim(ctx context.Context, queue string, opts team.ClaimOptions)
 	if err != nil || len(claims) > 0 || !opts.Wait {
 		return claims, err
 	}
-	w := s.bell.join(queue)
+	w := s.bell.join(slotOf(queue))
 	defer s.bell.leave(w)
 	for {
 		// After joining, so that what came in between is seen.

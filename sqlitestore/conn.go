@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
+
+	"github.com/teamchan/team"
 )
 
 // A conn is one connection with its prepared statements. One goroutine uses it
@@ -139,6 +141,19 @@ func (c *conn) rows(q query, row func(*sqlite3.Stmt) bool, args ...any) error {
 		err = e
 	}
 	return err
+}
+
+// one runs q, which yields one number.
+func (c *conn) one(q query) (n int64, err error) {
+	found := false
+	err = c.rows(q, func(s *sqlite3.Stmt) bool {
+		n, found = s.ColumnInt64(0), true
+		return false
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("%w: a counter is not there", team.ErrCorrupt)
+	}
+	return n, err
 }
 
 // number runs sql, which yields one number.

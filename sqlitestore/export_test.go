@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"slices"
 	"testing"
 )
 
@@ -23,7 +24,7 @@ func (s *Store) Exec(sql string) error { return s.w.db.Exec(sql) }
 
 // Migrate runs other migrations than those there are.
 func (s *Store) Migrate(steps ...string) error {
-	return migrate(s.w, append(migrations[:1:1], steps...))
+	return migrate(s.w, append(slices.Clip(migrations), steps...))
 }
 
 // HoldReader keeps a connection in a read transaction, until the function is called.

@@ -30,6 +30,10 @@ var children = map[string]func(ctx context.Context, args []string) error{
 	"putter":   childPutter,
 	"claimer":  childClaimer,
 	"idle":     childIdle,
+	"watcher":  childWatcher,
+	"indexer":  childIndexer,
+	"counter":  childCounter,
+	"follower": childFollower,
 }
 
 func TestMain(m *testing.M) {

@@ -264,7 +264,7 @@ func TestMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = sqlitestore.Open(t.Context(), path, nil)
-	if schema, ok := errors.AsType[*sqlitestore.SchemaError](err); !ok || schema.Got != 3 || schema.Max != 1 {
-		t.Errorf("Open with the older program = %v, want a *SchemaError with 3 and 1", err)
+	if schema, ok := errors.AsType[*sqlitestore.SchemaError](err); !ok || schema.Got != 4 || schema.Max != 2 {
+		t.Errorf("Open with the older program = %v, want a *SchemaError with 4 and 2", err)
 	}
 }

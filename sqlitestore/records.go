@@ -147,6 +147,7 @@ func (t *tx) put(key string, value []byte, prev team.Version) (team.Version, err
 	} else {
 		_, err = t.c.exec(qPutOld, id, n, value)
 	}
+	t.rang = append(t.rang, recordsSlot)
 	return toVersion(n), err
 }
 
@@ -162,8 +163,11 @@ func (t *tx) delete(key string, prev team.Version) error {
 	if _, err := t.match(key, prev); err != nil {
 		return err
 	}
-	_, err = t.c.exec(qDelete, id)
-	return err
+	if _, err = t.c.exec(qDelete, id); err != nil {
+		return err
+	}
+	t.rang = append(t.rang, recordsSlot)
+	return t.deleted(key)
 }
 
 // match returns the row of key, 0 if there is none, if its version is prev.

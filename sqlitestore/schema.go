@@ -11,12 +11,16 @@ import (
 // applicationID marks our files: "team" in ASCII.
 const applicationID = 0x7465616d
 
-//go:embed schema.sql
-var schema1 string
+var (
+	//go:embed schema.sql
+	schema1 string
+	//go:embed schema2.sql
+	schema2 string
+)
 
 // migrations has at n what makes a file of version n one of version n+1. What was
 // released is never changed, only added to.
-var migrations = []string{schema1}
+var migrations = []string{schema1, schema2}
 
 // checkSchema refuses what migrate could not handle, and writes nothing.
 func checkSchema(c *conn) error {

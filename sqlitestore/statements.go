@@ -40,6 +40,13 @@ const (
 	qVersions
 	qSetVersions
 
+	qChanges
+	qForgotten
+	qSetForgotten
+	qNoteDeletion
+	qDeletions
+	qForget
+
 	qSweepTo
 	qSweepCount
 	qSweepExpire
@@ -114,6 +121,18 @@ var statements = [queries]string{
 	qUsage:       `SELECT count(*), ifnull(sum(length(key) + length(value)), 0) FROM records WHERE key >= ?1 AND key < ?2`,
 	qVersions:    `SELECT value FROM meta WHERE name = 'versions'`,
 	qSetVersions: `UPDATE meta SET value = ?1 WHERE name = 'versions'`,
+
+	// The next changes of records behind version ?1.
+	qChanges: `SELECT version, key FROM (
+		SELECT version, key FROM (SELECT version, key FROM records INDEXED BY records_version WHERE version > ?1 ORDER BY version LIMIT ?2)
+		UNION ALL
+		SELECT version, key FROM (SELECT version, key FROM deletions WHERE version > ?1 ORDER BY version LIMIT ?2)
+		) ORDER BY version LIMIT ?2`,
+	qForgotten:    `SELECT value FROM meta WHERE name = 'forgotten'`,
+	qSetForgotten: `UPDATE meta SET value = ?1 WHERE name = 'forgotten'`,
+	qNoteDeletion: `INSERT INTO deletions (version, key, at) VALUES (?1, ?2, ?3)`,
+	qDeletions:    `SELECT version, at FROM deletions ORDER BY version LIMIT ?1`,
+	qForget:       `DELETE FROM deletions WHERE version <= ?1`,
 
 	// The end of the next stretch of rows to sweep, or nothing at the end.
 	qSweepTo: `SELECT max(seq), count(*) FROM (SELECT seq FROM items WHERE seq > ?1 ORDER BY seq LIMIT ?2)`,

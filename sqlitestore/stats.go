@@ -29,7 +29,7 @@ type Stats struct {
 	Transactions, Operations int64
 	Checkpoints              int64 // attempts to copy the log into the file
 	StarvedCheckpoints       int64 // those that a reader or another process kept from finishing
-	Waiting                  int   // calls of Claim that wait
+	Waiting                  int   // calls of Claim that wait, and loops over Watch
 }
 
 // Stats reads every row's head once, so it takes a while on a large store.

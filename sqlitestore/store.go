@@ -1,11 +1,12 @@
 // Package sqlitestore keeps a channel's state in one SQLite file, which any number
 // of goroutines and processes of one machine share, without a daemon. It has both
 // ports ([team.Queue] and [team.Records]), the step that spans them
-// ([team.Committer]) and the account of what is there ([team.Meter]).
+// ([team.Committer]), the account of what is there ([team.Meter]) and the news of
+// what changes ([team.Watcher]).
 //
 // Writers of one process share transactions: whoever comes while one is under way
 // goes into the next, together with all the others, and so shares its fsync. What
-// waits in Claim is woken through a file beside the database, FILE-bell, also by
+// waits in Claim or Watch is woken through a file beside the database, FILE-bell, also by
 // other processes.
 //
 // Settled items stay until [Store.Sweep] removes them; no call but Sweep, Check,
@@ -37,6 +38,7 @@ var (
 	_ team.Store     = (*Store)(nil)
 	_ team.Committer = (*Store)(nil)
 	_ team.Meter     = (*Store)(nil)
+	_ team.Watcher   = (*Store)(nil)
 )
 
 // Synchronous says when a change counts as written.

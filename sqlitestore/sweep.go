@@ -30,8 +30,8 @@ type Swept struct {
 	Bytes int64 // by which the file became smaller
 }
 
-// Sweep removes items that were settled long ago and gives their space back to the
-// file system. It works in short transactions between those of others, so it may
+// Sweep removes items that were settled long ago, and what Watch does not need any
+// more, and gives their space back to the file system. It works in short transactions between those of others, so it may
 // run at any time, in several processes too; if ctx ends, what it has done stays
 // done. The item with the highest seq of all always stays.
 func (s *Store) Sweep(ctx context.Context, policy SweepPolicy) (Swept, error) {
@@ -69,6 +69,9 @@ func (s *Store) Sweep(ctx context.Context, policy SweepPolicy) (Swept, error) {
 			swept.Items += n
 		}
 		from, more = to, !last
+	}
+	if err := s.forget(ctx); err != nil {
+		return swept, err
 	}
 	for {
 		n, err := s.vacuum(ctx)

@@ -1,13 +1,5 @@
 package sqlitestore
 
-import (
-	"fmt"
-
-	"github.com/ncruces/go-sqlite3"
-
-	"github.com/teamchan/team"
-)
-
 // A tx is the transaction under way. It is the leader's.
 type tx struct {
 	c    *conn
@@ -42,17 +34,11 @@ func (t *tx) run(o *op, guard bool) error {
 // nextVersion returns a version that no key ever had.
 func (t *tx) nextVersion() (int64, error) {
 	if !t.counted {
-		err := t.c.rows(qVersions, func(s *sqlite3.Stmt) bool {
-			t.versions = s.ColumnInt64(0)
-			t.counted = true
-			return true
-		})
-		if err != nil {
+		var err error
+		if t.versions, err = t.c.one(qVersions); err != nil {
 			return 0, err
 		}
-		if !t.counted {
-			return 0, fmt.Errorf("%w: the count of versions is not there", team.ErrCorrupt)
-		}
+		t.counted = true
 	}
 	t.versions++
 	return t.versions, nil

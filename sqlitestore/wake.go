@@ -12,25 +12,31 @@ import (
 )
 
 // The bell is a file beside the database. Who has committed something that can be
-// claimed writes a number that was not there before into the queue's slot, and all
-// processes in which somebody waits are told so by the system. Watching the
+// claimed, or changed a record, writes a number that was not there before into the
+// slot of the queue or of the records, and all processes in which somebody waits are
+// told so by the system. Watching the
 // database's own log would be no use: it is written before the commit can be
 // seen.
 //
-//	FILE-bell: 512 numbers of 8 bytes, one for all queues with the same hash
+//	FILE-bell: 512 numbers of 8 bytes, one for all queues with the same hash,
+//	           and one more for all records
 
-const slots = 512
+const (
+	queueSlots  = 512
+	recordsSlot = slot(queueSlots)
+	slots       = queueSlots + 1
+)
 
-// A slot is where a queue has its number.
+// A slot is where a queue, or all records, have their number.
 type slot int
 
 func slotOf(queue string) slot {
 	h := fnv.New32a()
 	h.Write([]byte(queue))
-	return slot(h.Sum32() % slots)
+	return slot(h.Sum32() % queueSlots)
 }
 
-// A waiter is one Claim that waits.
+// A waiter is one Claim, or one loop over Watch, that waits.
 type waiter struct {
 	slot slot
 	rung chan struct{} // at least once since it was read
@@ -70,7 +76,7 @@ func (b *bell) close() error { return b.file.Close() }
 
 // ring wakes who waits for what ops have committed, here and elsewhere.
 func (s *Store) ring(ops []*op) {
-	var done [slots / 64]uint64
+	var done [slots/64 + 1]uint64
 	for _, o := range ops {
 		for _, at := range o.rang {
 			if done[at/64]&(1<<(at%64)) == 0 {
@@ -106,8 +112,8 @@ func (b *bell) wake(at slot) {
 }
 
 // join adds a waiter. Once it returns, nothing that is committed is missed.
-func (b *bell) join(queue string) *waiter {
-	w := &waiter{slot: slotOf(queue), rung: make(chan struct{}, 1)}
+func (b *bell) join(at slot) *waiter {
+	w := &waiter{slot: at, rung: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiters[w.slot] = append(b.waiters[w.slot], w)
