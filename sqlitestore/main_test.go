@@ -37,6 +37,13 @@ var children = map[string]func(ctx context.Context, args []string) error{
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv(childVar) == serverName {
+		if err := serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if run, ok := children[os.Getenv(childVar)]; ok {
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() {
@@ -65,31 +72,36 @@ type process struct {
 // start starts the test binary as one of children.
 func start(tb testing.TB, name string, args ...any) *process {
 	tb.Helper()
+	cmd, in, out := spawn(tb, name, args...)
+	p := &process{tb: tb, cmd: cmd, stdin: in, out: bufio.NewScanner(out)}
+	tb.Cleanup(p.kill)
+	return p
+}
+
+func spawn(tb testing.TB, name string, args ...any) (*exec.Cmd, io.WriteCloser, io.Reader) {
+	tb.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &process{tb: tb, cmd: exec.Command(exe)}
+	cmd := exec.Command(exe)
 	for _, a := range args {
-		p.cmd.Args = append(p.cmd.Args, fmt.Sprint(a))
+		cmd.Args = append(cmd.Args, fmt.Sprint(a))
 	}
-	p.cmd.Env = append(os.Environ(), childVar+"="+name)
-	p.cmd.Stderr = os.Stderr
-	in, err := p.cmd.StdinPipe()
+	cmd.Env = append(os.Environ(), childVar+"="+name)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p.stdin = in
-	out, err := p.cmd.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p.out = bufio.NewScanner(out)
-	if err := p.cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(p.kill)
-	return p
+	return cmd, in, out
 }
 
 // line returns the next line of output, and whether there is one.
