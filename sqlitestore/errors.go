@@ -3,6 +3,8 @@ package sqlitestore
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -67,15 +69,42 @@ func (e *NetworkError) Error() string {
 // Is reports whether target is errors.ErrUnsupported.
 func (e *NetworkError) Is(target error) bool { return target == errors.ErrUnsupported }
 
-// translate gives SQLite's error the kind that a caller can act on.
+// A FullError says that the disk, or the user's share of it, is full. A call that
+// ends with it has changed nothing, unless the error is team.ErrUnknownOutcome too.
+// The store can be read meanwhile, and is as good as before once there is space.
+type FullError struct {
+	Err error // what the system or SQLite says
+}
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("the disk is full; free some space, then make the same call again: %v", e.Err)
+}
+
+func (e *FullError) Unwrap() error { return e.Err }
+
+// isFull reports whether err says that there is no space.
+func isFull(err error) bool {
+	return errors.Is(err, sqlite3.FULL) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// isReadOnly reports whether err says that the file, or its folder, cannot be written.
+func isReadOnly(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) ||
+		errors.Is(err, sqlite3.READONLY) || errors.Is(err, sqlite3.PERM)
+}
+
+// translate gives an error of the disk or of SQLite the kind that a caller can act on.
 func translate(err error) error {
 	switch {
-	case err == nil || !fromSQLite(err):
-		return err
+	case err == nil:
+		return nil
+	case isFull(err):
+		return &FullError{Err: err}
+	case isReadOnly(err):
+		return fmt.Errorf("%w; a store's file and folder must be writable, for who only reads too: "+
+			"change their mode or owner, or use another path: %w", team.ErrDenied, err)
 	case errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
 		return fmt.Errorf("%w; stop all writers and restore a backup: %w", team.ErrCorrupt, err)
-	case errors.Is(err, sqlite3.FULL):
-		return fmt.Errorf("the disk is full; free some space and try again: %w", err)
 	default:
 		return err
 	}

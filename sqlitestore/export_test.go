@@ -15,6 +15,11 @@ func SetNetworkFS(tb testing.TB, name string, remote bool) {
 	tb.Cleanup(func() { networkFS = old })
 }
 
+// OpenVFS is Open through another VFS of SQLite.
+func OpenVFS(ctx context.Context, path string, options *Options, vfs string) (*Store, error) {
+	return open(ctx, path, options, vfs)
+}
+
 // BeforeCommit and AfterCommit set hooks of a store that nobody uses yet.
 func (s *Store) BeforeCommit(f func())      { s.seam.beforeCommit = f }
 func (s *Store) AfterCommit(f func() error) { s.seam.afterCommit = f }

@@ -368,7 +368,8 @@ func (s *Store) commit(batch []*op) error {
 		switch {
 		case isBusy(err):
 			return &BusyError{Waited: time.Since(start)}
-		case errors.Is(err, sqlite3.FULL), errors.Is(err, sqlite3.INTERRUPT):
+		case isFull(err) && !errors.Is(err, sqlite3.IOERR_FSYNC) && !errors.Is(err, sqlite3.IOERR_DIR_FSYNC), errors.Is(err, sqlite3.INTERRUPT):
+			// What says that a transaction is whole is written last, and was not.
 			return unwritten(err)
 		default:
 			// The log may have all of it, and whoever reads the log next decides.

@@ -88,6 +88,7 @@ const (
 type Store struct {
 	path string // absolute
 	opts Options
+	vfs  string // SQLite's; "" is that of the system
 	bell *bell
 
 	// Writing; see group.go.
@@ -124,16 +125,23 @@ type seams struct {
 // that is not a store with a *FormatError, and one on a network file system with a
 // *NetworkError; see [Options]. A file of an older version is brought up to date,
 // or, if that fails, left as it is.
+// Where the file or the folder cannot be written the error is team.ErrDenied, and
+// where there is no space a *FullError.
 //
 // ctx bounds the opening only.
 func Open(ctx context.Context, path string, options *Options) (*Store, error) {
+	return open(ctx, path, options, "")
+}
+
+// open is Open through the named VFS of SQLite; "" is that of the system.
+func open(ctx context.Context, path string, options *Options, vfs string) (*Store, error) {
 	if path == "" {
 		return nil, &team.InvalidError{What: "path of the store", Why: "is empty", Offset: -1}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := &Store{readers: make(chan *conn, maxReaders), tokens: make(chan struct{}, maxReaders), stop: make(chan struct{})}
+	s := &Store{vfs: vfs, readers: make(chan *conn, maxReaders), tokens: make(chan struct{}, maxReaders), stop: make(chan struct{})}
 	if options != nil {
 		s.opts = *options
 	}
@@ -146,13 +154,13 @@ func Open(ctx context.Context, path string, options *Options) (*Store, error) {
 	}
 	var err error
 	if s.path, err = prepare(path, s.opts.AllowNetwork); err != nil {
-		return nil, err
+		return nil, translate(err)
 	}
 	if s.w, err = s.openFile(ctx); err != nil {
-		return nil, fmt.Errorf("open store %s: %w", s.path, err)
+		return nil, fmt.Errorf("open store %s: %w", s.path, translate(err))
 	}
 	if s.bell, err = openBell(s.path + "-bell"); err != nil {
-		return nil, errors.Join(err, s.w.close())
+		return nil, errors.Join(translate(err), s.w.close())
 	}
 	return s, nil
 }
@@ -202,6 +210,9 @@ func (s *Store) uri() string {
 		u.Path = "/" + u.Path // a drive letter
 	}
 	u.RawQuery = "modeof=" + strings.ReplaceAll(url.QueryEscape(s.path), "+", "%20") // SQLite knows no "+"
+	if s.vfs != "" {
+		u.RawQuery += "&vfs=" + s.vfs
+	}
 	return u.String()
 }
 
@@ -271,10 +282,16 @@ func (s *Store) tryOpen(ctx context.Context) (_ *conn, err error) {
 }
 
 func (s *Store) synchronous() string {
-	if s.opts.Synchronous == Normal {
+	switch {
+	case s.opts.Synchronous == Normal:
 		return "normal"
+	case s.opts.AllowNetwork:
+		// What commits is that the journal is removed, and FULL does not sync that: it
+		// could be there again after a power cut.
+		return "extra"
+	default:
+		return "full"
 	}
-	return "full"
 }
 
 // limit is how long to wait for a lock on behalf of ctx; zero is until ctx ends.
