@@ -43,7 +43,7 @@ var importTable = map[string]row{
 	"memstore":  {code: []string{""}, test: []string{"storetest"}},
 	"storetest": {code: []string{""}, test: []string{"memstore"}},
 	"sqlitestore": {
-		code: []string{"", "github.com/ncruces/go-sqlite3", "github.com/fsnotify/fsnotify", "golang.org/x/sys/..."},
+		code: []string{"", "github.com/ncruces/go-sqlite3", "github.com/ncruces/go-sqlite3/vfs", "github.com/fsnotify/fsnotify", "golang.org/x/sys/..."},
 		test: []string{"storetest"},
 	},
 

@@ -60,7 +60,7 @@ var disks atomic.Int64 // for names
 
 func newDisk(tb testing.TB) *disk {
 	d := &disk{VFSFilename: vfs.Find("os").(vfs.VFSFilename), name: fmt.Sprint("disk", disks.Add(1)), files: make(map[string]int)}
-	vfs.Register(d.name, d)
+	sqlitestore.RegisterVFS(d.name, d)
 	tb.Cleanup(func() { vfs.Unregister(d.name) })
 	return d
 }
@@ -117,7 +117,7 @@ func (d *disk) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, v
 		d.log = append(d.log, diskOp{kind: opCreate, name: base, file: d.last, dir: !isNew})
 	}
 	const logs = vfs.OPEN_MAIN_JOURNAL | vfs.OPEN_SUPER_JOURNAL | vfs.OPEN_WAL
-	return &diskFile{File: f, disk: d, name: base, file: d.files[base], dir: flags&vfs.OPEN_CREATE != 0 && flags&logs != 0}, out, nil
+	return &diskFile{SystemFile: f.(sqlitestore.SystemFile), disk: d, name: base, file: d.files[base], dir: flags&vfs.OPEN_CREATE != 0 && flags&logs != 0}, out, nil
 }
 
 func (d *disk) Delete(name string, dir bool) error {
@@ -131,9 +131,9 @@ func (d *disk) Delete(name string, dir bool) error {
 	})
 }
 
-// A diskFile is an open file of a disk. What it does not forward, SQLite does without.
+// A diskFile is an open file of a disk.
 type diskFile struct {
-	vfs.File
+	sqlitestore.SystemFile
 	disk *disk
 	name string
 	file int
@@ -142,14 +142,14 @@ type diskFile struct {
 
 func (f *diskFile) WriteAt(p []byte, off int64) (n int, err error) {
 	err = f.disk.do(diskOp{kind: opWrite, name: f.name, file: f.file, off: off, data: p}, func() (err error) {
-		n, err = f.File.WriteAt(p, off)
+		n, err = f.SystemFile.WriteAt(p, off)
 		return err
 	})
 	return n, err
 }
 
 func (f *diskFile) Truncate(size int64) error {
-	return f.disk.do(diskOp{kind: opTruncate, name: f.name, file: f.file, off: size}, func() error { return f.File.Truncate(size) })
+	return f.disk.do(diskOp{kind: opTruncate, name: f.name, file: f.file, off: size}, func() error { return f.SystemFile.Truncate(size) })
 }
 
 func (f *diskFile) Sync(vfs.SyncFlag) error {
@@ -159,22 +159,8 @@ func (f *diskFile) Sync(vfs.SyncFlag) error {
 	})
 }
 
-func (f *diskFile) SharedMemory() vfs.SharedMemory {
-	return f.File.(vfs.FileSharedMemory).SharedMemory()
-}
-func (f *diskFile) LockState() vfs.LockLevel { return f.File.(vfs.FileLockState).LockState() }
-func (f *diskFile) HasMoved() (bool, error)  { return f.File.(vfs.FileHasMoved).HasMoved() }
-func (f *diskFile) PowersafeOverwrite() bool {
-	return f.File.(vfs.FilePowersafeOverwrite).PowersafeOverwrite()
-}
-func (f *diskFile) SetPowersafeOverwrite(on bool) {
-	f.File.(vfs.FilePowersafeOverwrite).SetPowersafeOverwrite(on)
-}
-func (f *diskFile) PersistWAL() bool      { return f.File.(vfs.FilePersistWAL).PersistWAL() }
-func (f *diskFile) SetPersistWAL(on bool) { f.File.(vfs.FilePersistWAL).SetPersistWAL(on) }
-func (f *diskFile) DeviceCharacteristics() vfs.DeviceCharacteristic {
-	return f.File.DeviceCharacteristics() &^ vfs.IOCAP_BATCH_ATOMIC
-}
+// SizeHint does nothing: it is no change that counts.
+func (f *diskFile) SizeHint(int64) error { return nil }
 
 // A platter is what is on a disk after some of its log: what is certain to be there,
 // and what may be.

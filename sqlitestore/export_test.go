@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"testing"
+
+	"github.com/ncruces/go-sqlite3/vfs"
 )
 
 // Seams for the tests outside of the package.
@@ -15,10 +17,16 @@ func SetNetworkFS(tb testing.TB, name string, remote bool) {
 	tb.Cleanup(func() { networkFS = old })
 }
 
+// RegisterVFS puts v in the place of the system's own VFS, under a name for OpenVFS.
+func RegisterVFS(name string, v vfs.VFSFilename) { vfs.Register(name, spaceVFS{v}) }
+
 // OpenVFS is Open through another VFS of SQLite.
-func OpenVFS(ctx context.Context, path string, options *Options, vfs string) (*Store, error) {
-	return open(ctx, path, options, vfs)
+func OpenVFS(ctx context.Context, path string, options *Options, name string) (*Store, error) {
+	return open(ctx, path, options, name)
 }
+
+// A SystemFile is what a VFS for RegisterVFS opens.
+type SystemFile = systemFile
 
 // BeforeCommit and AfterCommit set hooks of a store that nobody uses yet.
 func (s *Store) BeforeCommit(f func())      { s.seam.beforeCommit = f }

@@ -36,11 +36,11 @@ func TestPowerCut(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			t.Logf("seed %d, %d changes of the disk, %d steps", seed, len(d.log), len(states)-1)
 			// Most of the beginning, where the file is made, then some.
-			every := max(len(d.log)/scale(60), 1)
+			every := max(len(d.log)/scale(40), 1)
 			p, cuts, lost := newPlatter(), 0, 0
 			for i, op := range d.log {
 				p.play(op)
-				if i < len(d.log)-1 && random.IntN(min(every, 2+i/20)) > 0 {
+				if i < len(d.log)-1 && random.IntN(min(every, 2+i/8)) > 0 {
 					continue
 				}
 				cuts++

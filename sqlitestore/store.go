@@ -88,7 +88,7 @@ const (
 type Store struct {
 	path string // absolute
 	opts Options
-	vfs  string // SQLite's; "" is that of the system
+	vfs  string // SQLite's name of it
 	bell *bell
 
 	// Writing; see group.go.
@@ -130,10 +130,11 @@ type seams struct {
 //
 // ctx bounds the opening only.
 func Open(ctx context.Context, path string, options *Options) (*Store, error) {
-	return open(ctx, path, options, "")
+	registerVFS()
+	return open(ctx, path, options, spaceName)
 }
 
-// open is Open through the named VFS of SQLite; "" is that of the system.
+// open is Open through the named VFS of SQLite.
 func open(ctx context.Context, path string, options *Options, vfs string) (*Store, error) {
 	if path == "" {
 		return nil, &team.InvalidError{What: "path of the store", Why: "is empty", Offset: -1}
@@ -209,10 +210,7 @@ func (s *Store) uri() string {
 	if u.Path[0] != '/' {
 		u.Path = "/" + u.Path // a drive letter
 	}
-	u.RawQuery = "modeof=" + strings.ReplaceAll(url.QueryEscape(s.path), "+", "%20") // SQLite knows no "+"
-	if s.vfs != "" {
-		u.RawQuery += "&vfs=" + s.vfs
-	}
+	u.RawQuery = "vfs=" + s.vfs + "&modeof=" + strings.ReplaceAll(url.QueryEscape(s.path), "+", "%20") // SQLite knows no "+"
 	return u.String()
 }
 
