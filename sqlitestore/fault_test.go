@@ -122,7 +122,7 @@ func failAt(t *testing.T, opts *sqlitestore.Options, n int, cause error, kind op
 	items := []team.Item{{ID: "a", Key: "a"}, {ID: "b", Key: "b"}}
 	commit := func() error {
 		_, err := s.Commit(ctx, []team.Batch{{Queue: "q", Items: items}},
-			[]team.Change{{Key: "k", Value: make([]byte, 9000), Prev: team.AnyVersion}})
+			[]team.Change{{Key: "k", Value: make([]byte, 5000), Prev: team.AnyVersion}})
 		return err
 	}
 	err = commit()
