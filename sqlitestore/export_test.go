@@ -28,6 +28,17 @@ func OpenVFS(ctx context.Context, path string, options *Options, name string) (*
 // A SystemFile is what a VFS for RegisterVFS opens.
 type SystemFile = systemFile
 
+// SyncedFolders returns what collects the folders that Open syncs by itself.
+func SyncedFolders(tb testing.TB) *[]string {
+	list := new([]string)
+	syncFolder = func(dir string) error {
+		*list = append(*list, dir)
+		return syncDir(dir)
+	}
+	tb.Cleanup(func() { syncFolder = syncDir })
+	return list
+}
+
 // BeforeCommit and AfterCommit set hooks of a store that nobody uses yet.
 func (s *Store) BeforeCommit(f func())      { s.seam.beforeCommit = f }
 func (s *Store) AfterCommit(f func() error) { s.seam.afterCommit = f }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,19 @@ func TestOpen(t *testing.T) {
 		}
 		if len(list) != 4 {
 			t.Errorf("%d files, want the database, its log, the log's index and the bell", len(list))
+		}
+	})
+
+	t.Run("new folders are as durable as what is in them", func(t *testing.T) {
+		dir := t.TempDir()
+		synced := sqlitestore.SyncedFolders(t)
+		openAt(t, filepath.Join(dir, "a", "b", "s.db"), nil)
+		if got, want := *synced, []string{filepath.Join(dir, "a"), dir}; !slices.Equal(got, want) {
+			t.Errorf("synced %q, want %q: the folders in which one is new", got, want)
+		}
+		openAt(t, filepath.Join(dir, "a", "b", "t.db"), nil)
+		if len(*synced) != 2 {
+			t.Errorf("synced %q, want no more for a folder that was there", *synced)
 		}
 	})
 

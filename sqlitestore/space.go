@@ -9,10 +9,11 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// The VFS of github.com/ncruces/go-sqlite3 v0.37.0 calls a write for which there is no
-// space an I/O error, and the system's own word for it is lost before SQLite returns. But
-// it makes a difference: without space the end of a transaction was not written,
-// for certain. SQLite's own VFS says SQLITE_FULL then, and so does this one.
+// SQLite's own VFS answers SQLITE_FULL where there is no space. That of
+// github.com/ncruces/go-sqlite3 v0.37.0 looks for a bare errno, which a file's error
+// only wraps, and answers SQLITE_IOERR; the system's word is lost before SQLite returns.
+// It makes a difference: without space the end of a transaction was not written, for
+// certain. So this VFS stands between the two.
 
 // spaceName is how SQLite knows it. It has nothing to do with database/sql.
 const spaceName = "teamchan-sqlitestore"

@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -166,11 +167,21 @@ func open(ctx context.Context, path string, options *Options, vfs string) (*Stor
 	return s, nil
 }
 
+// syncFolder is a variable for tests.
+var syncFolder = syncDir
+
 // prepare makes the folder and an empty file, and returns where it really is.
 func prepare(path string, network bool) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
+	}
+	top := filepath.Dir(path) // the folder that is there already
+	for top != filepath.Dir(top) {
+		if _, err := os.Lstat(top); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		top = filepath.Dir(top)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", err
@@ -185,6 +196,13 @@ func prepare(path string, network bool) (string, error) {
 	}
 	if err := f.Close(); err != nil {
 		return "", err
+	}
+	// SQLite syncs the folder of the file, and not those in which that one is new.
+	for dir := filepath.Dir(path); dir != top; {
+		dir = filepath.Dir(dir)
+		if err := syncFolder(dir); err != nil {
+			return "", err
+		}
 	}
 	// One spelling for all, or the same file would have a bell under each.
 	if path, err = filepath.EvalSymlinks(path); err != nil {
