@@ -37,13 +37,14 @@ var importTable = map[string]row{
 	"internal/atomicfile": {code: []string{"internal/filelock"}},
 	"internal/entryfile":  {},
 	"internal/filelock":   {code: []string{"golang.org/x/sys/..."}},
+	"internal/portcheck":  {},
 	"internal/slug":       {code: []string{"golang.org/x/text/unicode/norm"}, test: []string{"golang.org/x/text/cases"}},
 	"internal/workspace":  {},
 
-	"memstore":  {code: []string{""}, test: []string{"storetest"}},
+	"memstore":  {code: []string{"", "internal/portcheck"}, test: []string{"storetest"}},
 	"storetest": {code: []string{""}, test: []string{"memstore"}},
 	"sqlitestore": {
-		code: []string{"", "github.com/ncruces/go-sqlite3", "github.com/ncruces/go-sqlite3/vfs", "github.com/fsnotify/fsnotify", "golang.org/x/sys/..."},
+		code: []string{"", "internal/portcheck", "github.com/ncruces/go-sqlite3", "github.com/ncruces/go-sqlite3/vfs", "github.com/fsnotify/fsnotify", "golang.org/x/sys/..."},
 		test: []string{"storetest"},
 	},
 

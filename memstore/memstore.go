@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/internal/portcheck"
 )
 
 var (
@@ -176,6 +177,21 @@ func (s *Store) kick(q *queue) {
 	q.timer = self
 }
 
+// invalid makes an error of what a check found; nil if that is nothing.
 func invalid(what, why string) error {
+	if what == "" {
+		return nil
+	}
 	return &team.InvalidError{What: what, Why: why, Offset: -1}
+}
+
+func checkKey(key string) error    { return invalid(portcheck.Key(key)) }
+func checkQueue(name string) error { return invalid(portcheck.Queue(name)) }
+
+func checkClaim(queue string, opts team.ClaimOptions) error {
+	return invalid(portcheck.Claim(queue, opts.Max, opts.Budget, opts.Lease))
+}
+
+func checkVerdict(st team.Settlement) error {
+	return invalid(portcheck.Verdict(string(st.Verdict), st.Delay))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/internal/portcheck"
 )
 
 // Append adds copies of items to the end of queue.
@@ -266,18 +267,15 @@ func (q *queue) settle(st team.Settlement, now time.Time) error {
 			return fmt.Errorf("item is %s, not dead: %w", it.state, team.ErrConflict)
 		}
 	}
+	if err := checkVerdict(st); err != nil {
+		return err
+	}
 	switch st.Verdict {
 	case team.VerdictAck:
 		it.state, it.reason = team.ItemAcked, st.Reason
 	case team.VerdictRelease:
-		if st.Delay < 0 {
-			return invalid("release delay", "is negative")
-		}
 		it.state, it.until = team.ItemPending, now.Add(st.Delay)
 	case team.VerdictExtend:
-		if st.Delay <= 0 {
-			return invalid("extend delay", "is not positive")
-		}
 		it.until = now.Add(st.Delay)
 	case team.VerdictBury:
 		it.state, it.reason = team.ItemDead, st.Reason
@@ -287,8 +285,6 @@ func (q *queue) settle(st team.Settlement, now time.Time) error {
 		it.Data = bytes.Clone(st.Data)
 	case team.VerdictRedrive:
 		it.state, it.reason, it.attempt, it.until = team.ItemPending, "", 0, time.Time{}
-	default:
-		return invalid("verdict", "is not one of those there are")
 	}
 	q.place(it, now)
 	return nil
@@ -298,33 +294,11 @@ func (q *queue) settle(st team.Settlement, now time.Time) error {
 func newItems(items []team.Item) ([]*item, error) {
 	batch := make([]*item, len(items))
 	for i, it := range items {
-		if it.ID == "" {
-			return nil, invalid("item id", "is empty")
-		}
-		if it.Cost < 0 {
-			return nil, invalid("item cost", "is negative")
+		if err := invalid(portcheck.Item(it.ID, it.Cost)); err != nil {
+			return nil, err
 		}
 		it.Data = bytes.Clone(it.Data)
 		batch[i] = &item{Item: it, state: team.ItemPending}
 	}
 	return batch, nil
-}
-
-func checkQueue(name string) error {
-	if name == "" {
-		return invalid("queue name", "is empty")
-	}
-	return nil
-}
-
-func checkClaim(queue string, opts team.ClaimOptions) error {
-	switch {
-	case opts.Max <= 0:
-		return invalid("claim max", "is not positive")
-	case opts.Lease <= 0:
-		return invalid("claim lease", "is not positive")
-	case opts.Budget < 0:
-		return invalid("claim budget", "is negative")
-	}
-	return checkQueue(queue)
 }

@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/teamchan/team"
 )
 
-const (
-	maxKey  = 1024 // bytes; the contract's number
-	perPage = 64   // what an iterator copies at a time, under the lock
-)
+const perPage = 64 // what an iterator copies at a time, under the lock
 
 type record struct {
 	value   []byte
@@ -151,16 +147,4 @@ func (s *Store) restore(key string, r record, exists bool) {
 	}
 	s.records[key] = r
 	s.keys.set(key, len(r.value))
-}
-
-func checkKey(key string) error {
-	switch {
-	case key == "":
-		return invalid("record key", "is empty")
-	case len(key) > maxKey:
-		return invalid("record key", fmt.Sprintf("has %d bytes, more than %d", len(key), maxKey))
-	case !utf8.ValidString(key):
-		return invalid("record key", "is not UTF-8")
-	}
-	return nil
 }

@@ -19,15 +19,7 @@ const poll = time.Second
 // team.ErrUnknownOutcome is taken back if it was made; if even that fails, its lease
 // ends as any other.
 func (s *Store) Claim(ctx context.Context, queue string, opts team.ClaimOptions) ([]team.Claim, error) {
-	switch {
-	case opts.Max <= 0:
-		return nil, invalid("claim max", "is not positive")
-	case opts.Lease <= 0:
-		return nil, invalid("claim lease", "is not positive")
-	case opts.Budget < 0:
-		return nil, invalid("claim budget", "is negative")
-	}
-	if err := checkQueue(queue); err != nil {
+	if err := checkClaim(queue, opts); err != nil {
 		return nil, err
 	}
 	claims, err := s.claim(ctx, queue, opts)

@@ -10,6 +10,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/internal/portcheck"
 )
 
 // A BusyError says that other processes held the file's lock all the while.
@@ -120,8 +121,23 @@ func unknown(err error) error {
 	return fmt.Errorf("%w, make the same call again to settle it: %w", team.ErrUnknownOutcome, err)
 }
 
+// invalid makes an error of what a check found; nil if that is nothing.
 func invalid(what, why string) error {
+	if what == "" {
+		return nil
+	}
 	return &team.InvalidError{What: what, Why: why, Offset: -1}
+}
+
+func checkKey(key string) error    { return invalid(portcheck.Key(key)) }
+func checkQueue(name string) error { return invalid(portcheck.Queue(name)) }
+
+func checkClaim(queue string, opts team.ClaimOptions) error {
+	return invalid(portcheck.Claim(queue, opts.Max, opts.Budget, opts.Lease))
+}
+
+func checkVerdict(st team.Settlement) error {
+	return invalid(portcheck.Verdict(string(st.Verdict), st.Delay))
 }
 
 // maxBytes is the largest value: SQLite works in a memory of its own, of which one

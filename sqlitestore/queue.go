@@ -11,6 +11,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/internal/portcheck"
 )
 
 // The states of a row; see schema.sql.
@@ -249,24 +250,14 @@ func readItem(row *sqlite3.Stmt) (it team.StoredItem) {
 	return it
 }
 
-func checkQueue(name string) error {
-	if name == "" {
-		return invalid("queue name", "is empty")
-	}
-	return nil
-}
-
 // checkItems returns how many bytes the items have.
 func checkItems(queue string, items []team.Item) (size int, err error) {
 	if err := checkQueue(queue); err != nil {
 		return 0, err
 	}
 	for _, it := range items {
-		if it.ID == "" {
-			return 0, invalid("item id", "is empty")
-		}
-		if it.Cost < 0 {
-			return 0, invalid("item cost", "is negative")
+		if err := invalid(portcheck.Item(it.ID, it.Cost)); err != nil {
+			return 0, err
 		}
 		n := len(it.ID) + len(it.Key) + len(it.Data)
 		if err := checkSize("bytes of one item", n); err != nil {

@@ -6,17 +6,13 @@ import (
 	"iter"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/teamchan/team"
 )
 
-const (
-	maxKey  = 1024 // bytes; the contract's number
-	perPage = 128  // keys
-)
+const perPage = 128 // keys
 
 // Get reads on a connection of its own and waits for no writer.
 func (s *Store) Get(ctx context.Context, key string) (team.Record, error) {
@@ -184,15 +180,3 @@ func (t *tx) match(key string, prev team.Version) (id int64, err error) {
 }
 
 func toVersion(n int64) team.Version { return team.Version("v" + strconv.FormatInt(n, 10)) }
-
-func checkKey(key string) error {
-	switch {
-	case key == "":
-		return invalid("record key", "is empty")
-	case len(key) > maxKey:
-		return invalid("record key", fmt.Sprintf("has %d bytes, more than %d", len(key), maxKey))
-	case !utf8.ValidString(key):
-		return invalid("record key", "is not UTF-8")
-	}
-	return nil
-}

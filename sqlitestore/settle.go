@@ -87,6 +87,9 @@ func (t *tx) settle(queue string, st team.Settlement) error {
 			return fmt.Errorf("item is %s, not dead: %w", stateNames[state], team.ErrConflict)
 		}
 	}
+	if err := checkVerdict(st); err != nil {
+		return err
+	}
 	var reason any
 	if st.Reason != "" {
 		reason = st.Reason
@@ -95,14 +98,8 @@ func (t *tx) settle(queue string, st team.Settlement) error {
 	case team.VerdictAck:
 		_, err = t.c.exec(qSettle, seq, acked, reason, now)
 	case team.VerdictRelease:
-		if st.Delay < 0 {
-			return invalid("release delay", "is negative")
-		}
 		err = t.free(queue, seq, st.Delay, expires, false)
 	case team.VerdictExtend:
-		if st.Delay <= 0 {
-			return invalid("extend delay", "is not positive")
-		}
 		// The lease may end sooner than who waits for it thinks.
 		t.ring(queue)
 		_, err = t.c.exec(qSetLease, seq, afterMilli(time.Now().Add(st.Delay)))
@@ -117,8 +114,6 @@ func (t *tx) settle(queue string, st team.Settlement) error {
 		_, err = t.c.exec(qAmend, seq, st.Data)
 	case team.VerdictRedrive:
 		err = t.free(queue, seq, 0, expires, true)
-	default:
-		return invalid("verdict", "is not one of those there are")
 	}
 	return err
 }
