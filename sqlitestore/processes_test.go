@@ -67,7 +67,7 @@ func TestOpenAtOnce(t *testing.T) {
 func TestTorture(t *testing.T) {
 	t.Parallel()
 	const senders, lease = 8, 400 * time.Millisecond
-	each := scale(200)
+	each := scale(500)
 	path := filepath.Join(t.TempDir(), "s.db")
 	s := openAt(t, path, nil)
 

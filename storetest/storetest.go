@@ -14,8 +14,9 @@
 // The laws are tables, see [Run]; a law that breaks prints the promise in one
 // sentence. Laws about leases and delays need real time, some tens of
 // milliseconds each; on one machine they fail on a broken store, never on a slow
-// one. Two promises are not tested here, since one open store cannot show them:
-// that items survive a restart, and that receivers in other processes wake.
+// one. A store that several processes share runs them once more, through a store that
+// gives each call to another process. One promise is not tested here, since one open
+// store cannot show it: that items survive a restart.
 package storetest
 
 import (
