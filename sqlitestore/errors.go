@@ -72,7 +72,8 @@ func (e *NetworkError) Is(target error) bool { return target == errors.ErrUnsupp
 
 // A FullError says that the disk, or the user's share of it, is full. A call that
 // ends with it has changed nothing, unless the error is team.ErrUnknownOutcome too.
-// The store can be read meanwhile, and is as good as before once there is space.
+// The store can be read meanwhile, and is as good as before once there is space. It is a
+// syscall.ENOSPC, as what a Board returns then.
 type FullError struct {
 	Err error // what the system or SQLite says
 }
@@ -83,15 +84,19 @@ func (e *FullError) Error() string {
 
 func (e *FullError) Unwrap() error { return e.Err }
 
+// Is reports whether target is syscall.ENOSPC; SQLite has lost the system's own word.
+func (e *FullError) Is(target error) bool { return target == syscall.ENOSPC }
+
 // isFull reports whether err says that there is no space.
-func isFull(err error) bool {
-	return errors.Is(err, sqlite3.FULL) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
+func isFull(err error) bool { return errors.Is(err, sqlite3.FULL) || noRoom(err) }
+
+// noRoom is isFull for an error of the system.
+func noRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // isReadOnly reports whether err says that the file, or its folder, cannot be written.
 func isReadOnly(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) ||
-		errors.Is(err, sqlite3.READONLY) || errors.Is(err, sqlite3.PERM)
+		errors.Is(err, sqlite3.READONLY) && !errors.Is(err, sqlite3.READONLY_DBMOVED) || errors.Is(err, sqlite3.PERM)
 }
 
 // translate gives an error of the disk or of SQLite the kind that a caller can act on.

@@ -368,8 +368,9 @@ func (s *Store) commit(batch []*op) error {
 		switch {
 		case isBusy(err):
 			return &BusyError{Waited: time.Since(start)}
-		case isFull(err) && !errors.Is(err, sqlite3.IOERR_FSYNC) && !errors.Is(err, sqlite3.IOERR_DIR_FSYNC), errors.Is(err, sqlite3.INTERRUPT):
-			// What says that a transaction is whole is written last, and was not.
+		case errors.Is(err, sqlite3.FULL), errors.Is(err, sqlite3.INTERRUPT):
+			// What says that a transaction is whole is written last, and was not. A
+			// failed sync never comes here, also where its reason is that there is no space.
 			return unwritten(err)
 		default:
 			// The log may have all of it, and whoever reads the log next decides.

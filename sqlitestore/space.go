@@ -1,9 +1,7 @@
 package sqlitestore
 
 import (
-	"errors"
 	"sync"
-	"syscall"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -59,7 +57,7 @@ func (f *spaceFile) DeviceCharacteristics() vfs.DeviceCharacteristic {
 }
 
 func noSpace(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if noRoom(err) {
 		return vfs.SystemError(err, sqlite3.FULL)
 	}
 	return err

@@ -6,8 +6,8 @@
 //
 // Writers of one process share transactions: whoever comes while one is under way
 // goes into the next, together with all the others, and so shares its fsync. What
-// waits in Claim or Watch is woken through a file beside the database, FILE-bell, also by
-// other processes.
+// waits in Claim or Watch is woken through a file beside the database, FILE-bell,
+// also by other processes.
 //
 // Settled items stay until [Store.Sweep] removes them; no call but Sweep, Check,
 // Stats and Backup grows slower with their number.
@@ -125,9 +125,8 @@ type seams struct {
 // A file of a newer version of this package is refused with a *SchemaError, one
 // that is not a store with a *FormatError, and one on a network file system with a
 // *NetworkError; see [Options]. A file of an older version is brought up to date,
-// or, if that fails, left as it is.
-// Where the file or the folder cannot be written the error is team.ErrDenied, and
-// where there is no space a *FullError.
+// or, if that fails, left as it is. Where the file or the folder cannot be written the
+// error is team.ErrDenied, and where there is no space a *FullError.
 //
 // ctx bounds the opening only.
 func Open(ctx context.Context, path string, options *Options) (*Store, error) {
