@@ -48,6 +48,11 @@ var importTable = map[string]row{
 		test: []string{"storetest"},
 	},
 
+	"fakehost": {
+		code: []string{"", "github.com/ncruces/go-sqlite3"},
+		test: []string{"github.com/stretchr/testify/require"},
+	},
+
 	"examples/relay": {code: []string{"", "sqlitestore"}, test: []string{"memstore"}},
 }
 

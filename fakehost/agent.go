@@ -1,0 +1,145 @@
+package fakehost
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/teamchan/team"
+)
+
+// An Agent is a persona of the host. In place of a model it has a function.
+type Agent struct {
+	Name        string
+	Description string
+	Mode        string // "primary", "subagent" or "all"; empty is "all"
+	Hidden      bool
+	Model       *Model
+	Permissions []Rule // replace the host's defaults if not nil
+	Steps       int    // how many steps with tool calls a turn may have; zero is no limit
+
+	// Script is called with each batch of work that is promoted to a session of this
+	// agent, and returns its answer. Nil answers "ok". See Turn.
+	Script Script
+}
+
+// A Script plays the model for one turn. What it returns is the text that ends the turn;
+// an error ends it as failed, an *AgentError with its type. When ctx ends, by an
+// interrupt or the end of the host, it must return. It must not call Wait, Remove, Close or Kill for
+// its own session.
+type Script func(ctx context.Context, t *Turn) (string, error)
+
+// An AgentError is a failure of the model, with the host's fields.
+type AgentError struct {
+	Type      string // generation 1: name, "APIError", …; empty is "UnknownError" or "unknown"
+	Message   string
+	Status    int
+	Retryable bool
+}
+
+func (e *AgentError) Error() string { return e.Message }
+
+func agentError(err error) *AgentError {
+	if e, ok := errors.AsType[*AgentError](err); ok {
+		return e
+	}
+	return &AgentError{Message: err.Error()}
+}
+
+// AgentDomain is the agents that the host knows.
+type AgentDomain struct {
+	h *Host
+
+	mu   sync.Mutex // guards list
+	list []Agent
+}
+
+func newAgents(h *Host) *AgentDomain {
+	d := &AgentDomain{h: h}
+	rules := h.defaultRules()
+	todo := "todowrite"
+	d.list = []Agent{
+		{Name: "build", Mode: "primary", Permissions: rules},
+		{Name: "plan", Mode: "primary", Permissions: append(slices.Clone(rules), Rule{"edit", "*", team.Deny})},
+		{Name: "general", Mode: "subagent", Permissions: append(slices.Clone(rules), Rule{todo, "*", team.Deny})},
+		{Name: "explore", Mode: "subagent", Permissions: append(slices.Clone(rules), Rule{"*", "*", team.Deny},
+			Rule{"grep", "*", team.Allow}, Rule{"glob", "*", team.Allow}, Rule{"list", "*", team.Allow},
+			Rule{h.profile.Shell, "*", team.Allow}, Rule{"webfetch", "*", team.Allow}, Rule{"read", "*", team.Allow})},
+	}
+	return d
+}
+
+// defaultRules are what an agent may do that has no rules of its own. OpenCode 1.18.33 and
+// 2.0.24.
+func (h *Host) defaultRules() []Rule {
+	rules := []Rule{{"*", "*", team.Allow}}
+	if h.profile.v1() {
+		rules = append(rules, Rule{"doom_loop", "*", team.Ask})
+	}
+	return append(rules, Rule{"external_directory", "*", team.Ask},
+		Rule{"read", "*.env", team.Ask}, Rule{"read", "*.env.*", team.Ask}, Rule{"read", "*.env.example", team.Allow})
+}
+
+// Add adds an agent, or replaces the one of its name.
+func (d *AgentDomain) Add(a Agent) error {
+	a.Mode = cmp.Or(a.Mode, "all")
+	switch {
+	case a.Name == "":
+		return invalid("agent", "has no name", "name it")
+	case !slices.Contains([]string{"primary", "subagent", "all"}, a.Mode):
+		return invalid("agent mode", fmt.Sprintf("is %q", a.Mode), "use primary, subagent or all")
+	}
+	if err := checkRules(a.Permissions); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(d.list, func(o Agent) bool { return o.Name == a.Name })
+	if a.Permissions == nil {
+		a.Permissions = d.h.defaultRules()
+		if i >= 0 {
+			a.Permissions = d.list[i].Permissions
+		}
+	}
+	if i >= 0 {
+		d.list[i] = a
+	} else {
+		d.list = append(d.list, a)
+	}
+	return nil
+}
+
+// List returns the agents, the host's own first.
+func (d *AgentDomain) List(ctx context.Context) ([]Agent, error) {
+	if err := d.h.enter(ctx, Call{Domain: "agent", Method: "list"}); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.list), nil
+}
+
+// Get returns one agent, or a *NotFoundError.
+func (d *AgentDomain) Get(ctx context.Context, name string) (Agent, error) {
+	if err := d.h.enter(ctx, Call{Domain: "agent", Method: "get", Name: name}); err != nil {
+		return Agent{}, err
+	}
+	return d.get(name)
+}
+
+func (d *AgentDomain) get(name string) (Agent, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, a := range d.list {
+		if a.Name == name {
+			return a, nil
+		}
+	}
+	return Agent{}, &NotFoundError{"agent", name}
+}
+
+// agentOf returns the name of the agent that a session runs as.
+func (h *Host) agentOf(s *Session) string { return cmp.Or(s.Agent, "build") }

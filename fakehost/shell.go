@@ -1,0 +1,133 @@
+package fakehost
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+type shellInput struct {
+	Command     string `json:"command"`
+	Description string `json:"description,omitempty"`
+	Timeout     int64  `json:"timeout,omitempty"` // ms
+	Workdir     string `json:"workdir,omitempty"`
+}
+
+// shellTool runs a command in the workspace. What is asked for is each of its commands; what
+// "always" allows, that command with any arguments. It is a real shell: it can leave the
+// workspace, and only its working folder is checked.
+func (h *Host) shellTool(ctx context.Context, c *ToolCall) (ToolOutput, error) {
+	var in shellInput
+	if err := c.Decode(&in); err != nil {
+		return ToolOutput{}, err
+	}
+	commands := splitCommands(in.Command)
+	if len(commands) == 0 {
+		return ToolOutput{}, errors.New("no command; write one")
+	}
+	dir := h.opts.Directory
+	if in.Workdir != "" {
+		at, err := h.place(ctx, c, in.Workdir, true)
+		if err != nil {
+			return ToolOutput{}, err
+		}
+		dir = at.abs
+		at.root.Close()
+	}
+	var always []string
+	for _, command := range commands {
+		always = append(always, strings.Fields(command)[0]+" *")
+	}
+	if err := c.Ask(ctx, h.profile.Shell, commands, always, map[string]any{"command": in.Command}); err != nil {
+		return ToolOutput{}, err
+	}
+	if err := c.Progress("", nil); err != nil {
+		return ToolOutput{}, err
+	}
+	limit := 2 * time.Minute
+	if in.Timeout > 0 {
+		limit = time.Duration(min(in.Timeout, 10*60*1000)) * time.Millisecond
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	shell, flag := "/bin/sh", "-c"
+	if runtime.GOOS == "windows" {
+		shell, flag = "cmd", "/C"
+	}
+	cmd := exec.CommandContext(limited, shell, flag, in.Command)
+	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	text := strings.ToValidUTF8(out.String(), "\uFFFD")
+	if cause := context.Cause(ctx); cause != nil {
+		return ToolOutput{}, cause
+	}
+	meta := map[string]any{"output": text, "exit": 0}
+	if h.profile.v1() {
+		shown := text
+		if len(shown) > maxResultBytes {
+			shown = strings.ToValidUTF8(shown[len(shown)-maxResultBytes:], "")
+		}
+		meta["output"] = shown
+		for _, so := range []string{"", shown} {
+			if err := c.Progress("", map[string]any{"output": so}); err != nil {
+				return ToolOutput{}, err
+			}
+		}
+	} else {
+		delete(meta, "output")
+	}
+	var exit *exec.ExitError
+	switch {
+	case limited.Err() != nil:
+		meta["exit"], meta["timeout"] = nil, true
+		text += fmt.Sprintf("\nthe command was stopped after %v", limit)
+	case errors.As(err, &exit):
+		meta["exit"] = exit.ExitCode()
+	case err != nil:
+		return ToolOutput{}, err
+	}
+	return ToolOutput{Title: in.Command, Text: text, Metadata: meta, Tail: true}, nil
+}
+
+// splitCommands returns the commands of a line, without what joins them. Quotes hold; what
+// is in a substitution stays with its command.
+func splitCommands(line string) []string {
+	var out []string
+	var quote byte
+	depth, from := 0, 0
+	add := func(to int) {
+		if s := strings.TrimSpace(line[from:to]); s != "" {
+			out = append(out, s)
+		}
+		from = to + 1
+	}
+	for i := 0; i < len(line); i++ {
+		switch ch := line[i]; {
+		case quote == 0 && ch == '\\', quote == '"' && ch == '\\':
+			i++
+		case quote != 0:
+			if ch == quote {
+				quote = 0
+			}
+		case ch == '\'' || ch == '"':
+			quote = ch
+		case ch == '(':
+			depth++
+		case ch == ')':
+			depth = max(depth-1, 0)
+		case depth == 0 && (ch == ';' || ch == '|' || ch == '\n'):
+			add(i)
+		case depth == 0 && ch == '&' && (i == 0 || line[i-1] != '>') && (i+1 == len(line) || line[i+1] != '>'):
+			add(i)
+		}
+	}
+	add(len(line))
+	return out
+}
