@@ -36,7 +36,6 @@ type call struct {
 	metadata json.RawMessage
 	running  bool
 	began    int64
-	ended    int64
 
 	// What became of it; set before toolEnded.
 	content json.RawMessage // generation 2: array of {type, text}

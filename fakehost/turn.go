@@ -25,7 +25,6 @@ type Turn struct {
 	step  *step
 	steps int   // with tool calls
 	over  error // why the turn cannot go on
-	stop  bool  // it is called succeeded all the same
 }
 
 // errStop ends a turn that is then called succeeded.
