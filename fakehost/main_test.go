@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/teamchan/team"
 	"github.com/teamchan/team/fakehost"
 )
 
@@ -140,4 +141,8 @@ func each(t *testing.T, test func(t *testing.T, p fakehost.Profile)) {
 
 func bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+func rule(action, resource string, effect team.Effect) fakehost.Rule {
+	return fakehost.Rule{Action: action, Resource: resource, Effect: effect}
 }

@@ -131,7 +131,7 @@ func TestSubagentFails(t *testing.T) {
 			_, err := t.Dispatch(ctx, "general", "d", "p")
 			return err.Error(), nil
 		}))
-		s, err := h.Session.Create(t.Context(), fakehost.NewSession{Agent: "build", Permissions: []fakehost.Rule{{"subagent", "gen*", team.Deny}}})
+		s, err := h.Session.Create(t.Context(), fakehost.NewSession{Agent: "build", Permissions: []fakehost.Rule{rule("subagent", "gen*", team.Deny)}})
 		require.NoError(t, err)
 		prompt(t, h, s.ID, "go")
 		wait(t, h, s.ID)
@@ -324,12 +324,12 @@ func TestSubagentAbortCascade(t *testing.T) {
 func TestSubagentRules(t *testing.T) {
 	bubble(t, "v2.0: the child has the parent session's rules and metadata, as they were", func(t *testing.T) {
 		h := open(t, nil)
-		rules := []fakehost.Rule{{"edit", "*", team.Deny}}
+		rules := []fakehost.Rule{rule("edit", "*", team.Deny)}
 		parent, err := h.Session.Create(t.Context(), fakehost.NewSession{Permissions: rules, Metadata: []byte(`{"a":1}`)})
 		require.NoError(t, err)
 		child, err := h.Session.Create(t.Context(), fakehost.NewSession{Parent: parent.ID})
 		require.NoError(t, err)
-		require.NoError(t, h.Session.Update(t.Context(), parent.ID, fakehost.SessionChange{Permissions: []fakehost.Rule{{"edit", "*", team.Allow}}}))
+		require.NoError(t, h.Session.Update(t.Context(), parent.ID, fakehost.SessionChange{Permissions: []fakehost.Rule{rule("edit", "*", team.Allow)}}))
 		child, err = h.Session.Get(t.Context(), child.ID)
 		require.NoError(t, err)
 		require.Equal(t, rules, child.Permissions)
@@ -346,14 +346,12 @@ func TestSubagentRules(t *testing.T) {
 		})
 		opts.PrimaryTools = []string{"secret"}
 		h := open(t, opts)
-		parent, err := h.Session.Create(t.Context(), fakehost.NewSession{Permissions: []fakehost.Rule{
-			{"read", "a", team.Deny}, {"external_directory", "~/x/*", team.Ask}, {"glob", "*", team.Allow}, {"read", "src/**", team.Ask}}})
+		parent, err := h.Session.Create(t.Context(), fakehost.NewSession{Permissions: []fakehost.Rule{rule("read", "a", team.Deny), rule("external_directory", "~/x/*", team.Ask), rule("glob", "*", team.Allow), rule("read", "src/**", team.Ask)}})
 		require.NoError(t, err)
 		prompt(t, h, parent.ID, "go")
 		wait(t, h, parent.ID)
 		list, err := h.Session.Children(t.Context(), parent.ID)
 		require.NoError(t, err)
-		require.Equal(t, []fakehost.Rule{{"read", "a", team.Deny}, {"external_directory", "~/x/*", team.Ask},
-			{"todowrite", "*", team.Deny}, {"task", "*", team.Deny}, {"secret", "*", team.Deny}}, list[0].Permissions)
+		require.Equal(t, []fakehost.Rule{rule("read", "a", team.Deny), rule("external_directory", "~/x/*", team.Ask), rule("todowrite", "*", team.Deny), rule("task", "*", team.Deny), rule("secret", "*", team.Deny)}, list[0].Permissions)
 	})
 }
