@@ -44,8 +44,8 @@ func TestEventOrder(t *testing.T) {
 			"session.status", "message.updated", "session.updated", "session.diff", "message.updated", "session.status",
 			"message.part.updated", "message.part.updated", "message.part.updated", "message.part.updated", "message.part.updated",
 			"message.updated", "message.updated",
-			"session.status", "message.updated", "session.updated", "session.diff", "message.updated", "session.status",
-			"message.part.updated", "message.part.updated", "message.part.delta", "message.part.updated", "message.part.updated",
+			"session.status", "message.updated", "session.updated", "session.diff", "session.status",
+			"message.part.updated", "message.part.updated", "message.part.delta", "message.part.updated", "message.updated", "message.part.updated",
 			"message.updated", "message.updated",
 			"session.status", "session.status", "session.idle", "session.updated", "session.diff", "message.updated"}, rec.types(s.ID))
 	})

@@ -35,6 +35,8 @@ type call struct {
 	title    string
 	metadata json.RawMessage
 	running  bool
+	begun    func() // lets the next call of the step come
+	held     bool   // the tool itself says when it has begun
 	began    int64
 
 	// What became of it; set before toolEnded.

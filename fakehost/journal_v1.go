@@ -122,6 +122,11 @@ func (j journalV1) summarize(t *tx, s *Session) error {
 		return err
 	}
 	t.emit("session.diff", s.ID, map[string]any{"sessionID": s.ID, "diff": []any{}})
+	return nil
+}
+
+// summarizeUser says the same in the user's message.
+func (j journalV1) summarizeUser(t *tx, s *Session) error {
 	list, err := t.queryMessages(`WHERE session_id = ? AND type = 'user' ORDER BY seq DESC LIMIT 1`, s.ID)
 	if err != nil || len(list) == 0 {
 		return err
@@ -143,6 +148,9 @@ func (j journalV1) stepBegan(t *tx, st *step) error {
 	}
 	if len(list) > 0 {
 		st.parent = list[0].ID
+		if _, st.later, err = t.number(`SELECT 1 FROM message WHERE session_id = ? AND seq > ? LIMIT 1`, st.session.ID, list[0].Seq); err != nil {
+			return err
+		}
 	}
 	j.busy(t, st.session)
 	info := st.infoV1()
@@ -152,6 +160,11 @@ func (j journalV1) stepBegan(t *tx, st *step) error {
 	t.emit("message.updated", st.session.ID, map[string]any{"sessionID": st.session.ID, "info": info})
 	if err := j.summarize(t, st.session); err != nil {
 		return err
+	}
+	if !st.later {
+		if err := j.summarizeUser(t, st.session); err != nil {
+			return err
+		}
 	}
 	j.busy(t, st.session)
 	return nil
@@ -224,6 +237,11 @@ func (j journalV1) stepEnded(t *tx, st *step) error {
 	if err := j.open(t, st); err != nil {
 		return err
 	}
+	if st.later {
+		if err := j.summarizeUser(t, st.session); err != nil {
+			return err
+		}
+	}
 	at := st.ended
 	st.ended = 0
 	info := st.infoV1()
@@ -266,7 +284,10 @@ func (j journalV1) ended(t *tx, s *Session, e ending) error {
 	}
 	j.rest(t, s)
 	if e.outcome == "succeeded" || e.silent {
-		return j.summarize(t, s)
+		if err := j.summarize(t, s); err != nil {
+			return err
+		}
+		return j.summarizeUser(t, s)
 	}
 	return nil
 }

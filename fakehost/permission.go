@@ -246,6 +246,11 @@ func (d *PermissionDomain) Request(ctx context.Context, a Ask) (Ask, team.Effect
 // Ask is Request, and waits until it is settled. Nil means allowed; a *PermissionError
 // says how it was not; the context's error that ctx ended first, which takes the ask back.
 func (d *PermissionDomain) Ask(ctx context.Context, a Ask) error {
+	return d.ask(ctx, a, func() error { return nil })
+}
+
+// ask is Ask, and calls asked when somebody has to answer.
+func (d *PermissionDomain) ask(ctx context.Context, a Ask, asked func() error) error {
 	if err := d.h.enter(ctx, Call{Domain: "permission", Method: "ask", Session: a.Session, Name: a.Action}); err != nil {
 		return err
 	}
@@ -257,6 +262,10 @@ func (d *PermissionDomain) Ask(ctx context.Context, a Ask) error {
 		return nil
 	case p == nil:
 		return &PermissionError{Kind: "denied", Action: a.Action, Resources: a.Resources, Message: a.Message}
+	}
+	if err := asked(); err != nil {
+		d.take(p)
+		return err
 	}
 	select {
 	case <-p.settled:

@@ -29,7 +29,7 @@ func TestWildcards(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.match, effect == team.Allow, "%q on %q", c.pattern, c.resource)
 	}
-	long := strings.Repeat("a", 20_000)
+	long := strings.Repeat("a", 4_000)
 	require.NoError(t, h.Agent.Add(fakehost.Agent{Name: "build", Permissions: []fakehost.Rule{rule("x", strings.Repeat("a*", 200)+"b", team.Allow)}}))
 	began := time.Now()
 	_, err := h.Permission.Evaluate(t.Context(), create(t, h), "x", long)

@@ -3,6 +3,7 @@ package fakehost
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/teamchan/team"
@@ -11,7 +12,7 @@ import (
 // Why an execution was cancelled.
 var (
 	errInterrupted = errors.New("interrupted by the user")
-	errShutdown    = errors.New("the host is shut down")
+	errShutdown    = fmt.Errorf("the host is shut down: %w", team.ErrClosed)
 	errRemoved     = errors.New("the session was removed")
 )
 

@@ -19,7 +19,8 @@ type shellInput struct {
 }
 
 // shellTool runs a command in the workspace. What is asked for is each of its commands; what
-// "always" allows, that command with any arguments. It is a real shell: it can leave the
+// "always" allows, its first word with any arguments (the real host knows for some commands how
+// many words name them: "git push *"). It is a real shell: it can leave the
 // workspace, and only its working folder is checked.
 func (h *Host) shellTool(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 	var in shellInput
@@ -46,8 +47,10 @@ func (h *Host) shellTool(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 	if err := c.Ask(ctx, h.profile.Shell, commands, always, map[string]any{"command": in.Command}); err != nil {
 		return ToolOutput{}, err
 	}
-	if err := c.Progress("", nil); err != nil {
-		return ToolOutput{}, err
+	if !c.c.running {
+		if err := c.Progress("", nil); err != nil {
+			return ToolOutput{}, err
+		}
 	}
 	limit := 2 * time.Minute
 	if in.Timeout > 0 {

@@ -85,6 +85,7 @@ func (h *Host) dispatch(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 		return ToolOutput{}, err
 	}
 	meta := h.childMetadata(c.Session, child.session, in.Background, "running")
+	c.c.held = true // until the child has its work
 	if err := c.Progress(in.Description, meta); err != nil {
 		return ToolOutput{}, err
 	}
@@ -96,6 +97,7 @@ func (h *Host) dispatch(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 			return ToolOutput{}, err
 		}
 	}
+	c.c.begun()
 	if in.Background {
 		return h.runningOutput(child, in, meta), nil
 	}

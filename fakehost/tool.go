@@ -64,7 +64,13 @@ func (c *ToolCall) Ask(ctx context.Context, action string, resources, save []str
 	if metadata != nil {
 		a.Metadata = mustJSON(metadata)
 	}
-	return c.c.h.Permission.Ask(ctx, a)
+	return c.c.h.Permission.ask(ctx, a, func() error {
+		// While it waits the call counts as running.
+		if c.c.running {
+			return nil
+		}
+		return c.c.run("", nil)
+	})
 }
 
 // Progress shows a title and metadata while the tool is running.
@@ -74,6 +80,9 @@ func (c *ToolCall) Progress(title string, metadata map[string]any) error {
 
 // run marks the call as running, with what is known of it.
 func (c *call) run(title string, metadata map[string]any) error {
+	if !c.held {
+		defer c.begun()
+	}
 	return c.h.tx(func(t *tx) error {
 		if !c.running {
 			c.running, c.began = true, t.now
@@ -239,6 +248,7 @@ func (d *ToolDomain) get(name string) (Tool, bool) {
 
 // execute runs the call, from the hooks before it to the end of its part.
 func (c *call) execute(ctx context.Context) {
+	defer c.begun()
 	out, err := c.answer(ctx)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause

@@ -39,8 +39,8 @@ type step struct {
 	parent  string // generation 1: the user's message
 	began   int64
 	opened  bool // generation 1: has a step-start part
-	stream  bool // generation 2: step.streamed was sent
 	ordinal int
+	later   bool  // generation 1: not the first step behind the user's message
 	content []any // generation 2: the parts of the message
 	finish  string
 	err     *AgentError
@@ -264,9 +264,14 @@ func (t *Turn) CallAll(ctx context.Context, uses ...ToolUse) ([]Result, error) {
 	var group sync.WaitGroup
 	for _, c := range calls {
 		if err := c.pending(); err != nil {
+			group.Wait()
 			return nil, err
 		}
+		// A call begins while the model still writes the next one.
+		begun, begin := context.WithCancel(context.Background())
+		c.begun = begin
 		group.Go(func() { c.execute(ctx) })
+		<-begun.Done()
 	}
 	group.Wait()
 	out := make([]Result, len(calls))
