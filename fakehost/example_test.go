@@ -47,12 +47,12 @@ func ExampleOpen() {
 	}
 	fmt.Println(children[0].Title, children[0].Agent, children[0].Outcome)
 	for _, m := range messages {
-		fmt.Println(m.Type, m.Text())
+		fmt.Printf("%s %q\n", m.Type, m.Text())
 	}
 	// Output:
 	// count words general succeeded
-	// user hello world
-	// assistant
-	// assistant the child has counted
-	// idle
+	// user "hello world"
+	// assistant ""
+	// assistant "the child has counted"
+	// idle ""
 }

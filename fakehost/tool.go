@@ -194,17 +194,22 @@ func (d *ToolDomain) Visible(ctx context.Context, session string) ([]string, err
 	}
 	var out []string
 	for _, tool := range tools {
-		hidden := false
-		for _, r := range rules {
-			if wildcard(r.Action, cmp.Or(tool.Permission, tool.Name)) {
-				hidden = r.Resource == "*" && r.Effect == team.Deny
-			}
-		}
-		if !hidden {
+		if !hidden(tool, rules) {
 			out = append(out, tool.Name)
 		}
 	}
 	return out, nil
+}
+
+// hidden reports whether the last rule about a tool denies it for everything.
+func hidden(tool Tool, rules []Rule) bool {
+	out := false
+	for _, r := range rules {
+		if wildcard(r.Action, cmp.Or(tool.Permission, tool.Name)) {
+			out = r.Resource == "*" && r.Effect == team.Deny
+		}
+	}
+	return out
 }
 
 // Before registers a hook that runs before each tool, in the order of registration. stop
@@ -297,7 +302,12 @@ func (c *call) answer(ctx context.Context) (*toolResult, error) {
 	}
 	c.input = b.Input
 	tool, ok := d.get(b.Tool)
-	if !ok {
+	rules, err := c.h.Permission.rules(c.step.session.ID, c.step.agent)
+	if err != nil {
+		return nil, err
+	}
+	// To a model a hidden tool is one that is not there.
+	if !ok || hidden(tool, rules) {
 		return nil, fmt.Errorf("unknown tool %q; use one of the list", b.Tool)
 	}
 	if !tool.late {
