@@ -104,13 +104,12 @@ func TestSubagentFails(t *testing.T) {
 		key := map[int]string{1: "task_id", 2: "sessionID"}[p.Generation]
 		require.EqualError(t, f.err, "Subagent failed ("+key+": "+c.ID+"): scripted failure")
 	})
-	refused := func(name, want string, opts *fakehost.Options, agent string, session func(*family) string) {
+	refused := func(name, want string, opts *fakehost.Options, agent, session string) {
 		bubble(t, name, func(t *testing.T) {
-			var f *family
-			f = dispatch(t, opts, func(ctx context.Context, t *fakehost.Turn) (fakehost.Result, error) {
+			f := dispatch(t, opts, func(ctx context.Context, t *fakehost.Turn) (fakehost.Result, error) {
 				in := map[string]any{"agent": agent, "description": "d", "prompt": "p"}
-				if session != nil {
-					in["sessionID"] = session(f)
+				if session != "" {
+					in["sessionID"] = session
 				}
 				return t.Call(ctx, "subagent", in)
 			}, echo)
@@ -122,10 +121,10 @@ func TestSubagentFails(t *testing.T) {
 			require.Empty(t, list)
 		})
 	}
-	refused("an agent that nobody knows", "Unknown agent: nobody", &fakehost.Options{}, "nobody", nil)
-	refused("a primary agent", "Agent plan cannot run as a subagent", &fakehost.Options{}, "plan", nil)
-	refused("a session that is not there", "Subagent session not found: ses_x", &fakehost.Options{}, "general", func(*family) string { return "ses_x" })
-	refused("a depth below zero", "Subagent depth limit reached (-1).", &fakehost.Options{Depth: -1}, "general", nil)
+	refused("an agent that nobody knows", "Unknown agent: nobody", &fakehost.Options{}, "nobody", "")
+	refused("a primary agent", "Agent plan cannot run as a subagent", &fakehost.Options{}, "plan", "")
+	refused("a session that is not there", "Subagent session not found: ses_x", &fakehost.Options{}, "general", "ses_x")
+	refused("a depth below zero", "Subagent depth limit reached (-1).", &fakehost.Options{Depth: -1}, "general", "")
 	bubble(t, "denied by a rule", func(t *testing.T) {
 		h := open(t, script(fakehost.V2_0, func(ctx context.Context, t *fakehost.Turn) (string, error) {
 			_, err := t.Dispatch(ctx, "general", "d", "p")
@@ -139,11 +138,13 @@ func TestSubagentFails(t *testing.T) {
 	})
 	bubble(t, "somebody else's child", func(t *testing.T) {
 		var other string
+		ready := make(chan struct{})
 		f := dispatch(t, &fakehost.Options{}, func(ctx context.Context, t *fakehost.Turn) (fakehost.Result, error) {
-			_ = t.Sleep(ctx, time.Second)
+			<-ready
 			return t.Call(ctx, "subagent", map[string]any{"agent": "general", "description": "d", "prompt": "p", "sessionID": other})
 		}, echo)
 		other = create(t, f.h)
+		close(ready)
 		wait(t, f.h, f.parent)
 		require.EqualError(t, f.err, "Session "+other+" is not a child of the current session")
 	})
@@ -255,6 +256,7 @@ func TestSubagentBackground(t *testing.T) {
 func TestSubagentContinues(t *testing.T) {
 	each(t, func(t *testing.T, p fakehost.Profile) {
 		var f *family
+		ready := make(chan struct{})
 		again := func(ctx context.Context, t *fakehost.Turn, bg bool) (fakehost.Result, error) {
 			list, err := f.h.Session.Children(ctx, f.parent)
 			if err != nil {
@@ -269,6 +271,7 @@ func TestSubagentContinues(t *testing.T) {
 			return t.Call(ctx, p.Subagent, in)
 		}
 		f = dispatch(t, &fakehost.Options{Profile: p}, func(ctx context.Context, t *fakehost.Turn) (fakehost.Result, error) {
+			<-ready
 			if _, err := foreground(ctx, t); err != nil {
 				return fakehost.Result{}, err
 			}
@@ -277,6 +280,7 @@ func TestSubagentContinues(t *testing.T) {
 			}
 			return again(ctx, t, true) // a running one is steered
 		}, slow)
+		close(ready)
 		wait(t, f.h, f.parent)
 		require.NoError(t, f.err)
 		if p.Generation == 1 {
