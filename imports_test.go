@@ -29,16 +29,18 @@ type row struct {
 
 var importTable = map[string]row{
 	"": {
-		code: []string{"internal/atomicfile", "internal/entryfile", "internal/filelock", "internal/slug", "internal/workspace",
-			"golang.org/x/text/unicode/norm"},
+		code: []string{"internal/atomicfile", "internal/entryfile", "internal/filelock", "internal/grapheme", "internal/slug", "internal/tokencost",
+			"internal/workspace", "golang.org/x/text/unicode/norm"},
 		test: []string{"memstore", "storetest", "github.com/stretchr/testify/require", "golang.org/x/tools/txtar"},
 	},
 
 	"internal/atomicfile": {code: []string{"internal/filelock"}},
 	"internal/entryfile":  {},
 	"internal/filelock":   {code: []string{"golang.org/x/sys/..."}},
+	"internal/grapheme":   {},
 	"internal/portcheck":  {},
 	"internal/slug":       {code: []string{"golang.org/x/text/unicode/norm"}, test: []string{"golang.org/x/text/cases"}},
+	"internal/tokencost":  {},
 	"internal/workspace":  {},
 
 	"memstore":  {code: []string{"", "internal/portcheck"}, test: []string{"storetest"}},
