@@ -101,7 +101,7 @@ func ExampleSignalChannel_Send() {
 	}
 	// Output:
 	// inbox.send laed: no session or role laed on the roster; near: lead
-	// true inbox.send lead: signal tokens: 1003, limit 512; write the text to the board and refer to the entry
+	// true inbox.send lead: signal tokens: 1259, limit 512; write the text to the board and refer to the entry
 	// false <nil>
 	// true <nil>
 }

@@ -23,9 +23,13 @@ const (
 
 	// MaxFrameTokens is what the provenance, the addresses and the references of
 	// a rendered signal may cost on top of its summary and body.
-	MaxFrameTokens = 1024
+	MaxFrameTokens = 2048
 
 	maxRefs = 16
+
+	// seamTokens is more than an estimate of a whole can be above those of its
+	// parts, where the summary and the body meet the frame.
+	seamTokens = 16
 )
 
 // SignalOptions change what a SignalChannel refuses and how it hands out. The
@@ -400,7 +404,7 @@ func (s Signal) check() error {
 // frameCost returns what s costs in a context at most, whatever its Seq will be.
 func frameCost(s Signal) int {
 	s.Seq = math.MaxUint64
-	return EstimateTokens(FormatSignal(SignalSecret{}, s))
+	return EstimateTokens(FormatSignal(SignalSecret{}, s)) + seamTokens
 }
 
 // inboxQueue returns the queue that is the inbox of a session.

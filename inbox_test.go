@@ -145,14 +145,14 @@ func TestSignalKeyIsIdempotent(t *testing.T) {
 func TestSignalOverTheCapIsRefused(t *testing.T) {
 	c, _ := newTeam(t, nil)
 	s := note("s")
-	s.Body = strings.Repeat("界", 511)
+	s.Body = team.FitTokens("s"+strings.Repeat("界", 600), 512)[1:]
 	send(t, c, "tester", "lead", s)
-	s.Body = strings.Repeat("界", 512)
+	s.Body += "界"
 	_, err := c.Send(as(t.Context(), "tester"), "lead", s)
 	require.ErrorIs(t, err, team.ErrTooLarge)
 	limit, ok := errors.AsType[*team.LimitError](err)
 	require.True(t, ok)
-	require.Equal(t, []int64{513, 512}, []int64{limit.Got, limit.Max})
+	require.Equal(t, []int64{int64(team.EstimateTokens("s" + s.Body)), 512}, []int64{limit.Got, limit.Max})
 	require.ErrorContains(t, err, "board", "the text says what to do next")
 	require.Len(t, pending(t, c, "lead"), 1)
 }
@@ -532,7 +532,7 @@ func TestSignalCostIsBounded(t *testing.T) {
 		require.ErrorIs(t, err, team.ErrTooLarge, what)
 	}
 	s := note("x")
-	s.Body = strings.Repeat("界", 511)
+	s.Body = team.FitTokens("x"+strings.Repeat("界", 600), 512)[1:]
 	for len(s.Refs) < 16 {
 		s.Refs = append(s.Refs, team.Ref{Path: "/" + strings.Repeat("p", 120), SHA256: digest, Size: 1})
 	}

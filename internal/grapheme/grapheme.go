@@ -1,6 +1,7 @@
 // Package grapheme finds where a text can be cut without splitting what a reader
 // takes for one character: an extended grapheme cluster of Unicode Standard
-// Annex #29, revision 43 (Unicode 15.1), by the properties of the unicode package.
+// Annex #29, with conjuncts as since Unicode 16 and otherwise the properties that
+// the unicode package has.
 package grapheme
 
 import "unicode/utf8"
@@ -51,7 +52,7 @@ func safe(text string, n int) int {
 func first(text string) int {
 	before, size := decode(text)
 	pictured := before == pictographic             // an emoji, and what extends it
-	linked, conjoint := false, before == consonant // a consonant of Indic scripts, and whether a virama followed
+	conjoint, linked := before == consonant, false // a consonant of Indic scripts, and whether a virama followed
 	flags := before == regional
 	for size < len(text) {
 		now, n := decode(text[size:])
@@ -59,7 +60,7 @@ func first(text string) int {
 		case before == cr && now == lf: // GB3
 		case before <= control || now <= control: // GB4, GB5, and bytes that are no UTF-8
 			return size
-		case now == extend || now == linker || now == zwj || now == spacing: // GB9, GB9a
+		case now >= extend && now <= spacing: // GB9, GB9a
 		case before == prepend: // GB9b
 		case before == hangulL && (now == hangulL || now == hangulV || now == hangulLV || now == hangulLVT): // GB6
 		case (before == hangulLV || before == hangulV) && (now == hangulV || now == hangulT): // GB7
@@ -74,15 +75,14 @@ func first(text string) int {
 		switch now {
 		case pictographic:
 			pictured = true
-		case extend, linker, zwj:
+		case extend, nonJoiner, linker, zwj:
+			pictured = pictured && before != zwj
 			linked = linked || now == linker
+			conjoint = conjoint && now != nonJoiner
 		case consonant:
-			conjoint, linked = true, false
+			pictured, conjoint, linked = false, true, false
 		default:
-			pictured, conjoint, linked = false, false, false
-		}
-		if now == spacing {
-			pictured = false
+			pictured, conjoint = false, false
 		}
 		if before == prepend {
 			flags = now == regional

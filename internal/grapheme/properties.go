@@ -12,7 +12,8 @@ const (
 	control // up to here nothing joins
 	other
 	extend
-	linker // an extend that joins the consonants around it
+	nonJoiner // an extend that keeps consonants apart
+	linker    // an extend that joins the consonants around it
 	zwj
 	spacing
 	prepend
@@ -54,7 +55,9 @@ func propertyOf(r rune) property {
 		return hangulT
 	case r == 0x200D:
 		return zwj
-	case r == 0x200C || r >= 0x1F3FB && r <= 0x1F3FF || r >= 0xE0020 && r < 0xE0080:
+	case r == 0x200C:
+		return nonJoiner
+	case r >= 0x1F3FB && r <= 0x1F3FF || r >= 0xE0020 && r < 0xE0080:
 		return extend
 	case r >= 0x1F1E6 && r <= 0x1F1FF:
 		return regional

@@ -56,22 +56,28 @@ func tokens(units int64) int { return int((units + Unit - 1) / Unit) }
 // scan adds weights until they would pass limit, and returns the sum and where it
 // ends. No weight is negative, so nothing after that place is within limit.
 func scan(text string, limit int64) (units int64, end int) {
-	state, right := uint(0), uint8(0)
+	state, right := uint16(0), uint8(0)
 	before := rune(0) // the last character beyond ASCII
 	for i := 0; i < len(text); {
-		var s symbol
-		size := 1
-		if b := text[i]; b < utf8.RuneSelf {
-			s = ascii[b]
-		} else {
-			s, before, size = decode(text[i:], right, before)
+		b := text[i]
+		if b < utf8.RuneSelf {
+			s := ascii[b]
+			e := steps[(state+uint16(s.class))%tableSize]
+			sum := units + int64(e.weight) + int64(pairs[uint16(right)*stride+uint16(s.left)])
+			if sum > limit {
+				return sum, i
+			}
+			units, state, right = sum, e.next, s.right
+			i++
+			continue
 		}
-		e := steps[state+uint(s.class)]
-		units += int64(e.weight) + int64(pairs[uint16(right)*stride+uint16(s.left)])
-		if units > limit {
-			return units, i
+		s, r, size := decode(text[i:], right, before)
+		e := steps[(state+uint16(s.class))%tableSize]
+		sum := units + int64(e.weight) + int64(pairs[uint16(right)*stride+uint16(s.left)])
+		if sum > limit {
+			return sum, i
 		}
-		state, right = uint(e.next), s.right
+		units, state, right, before = sum, e.next, s.right, r
 		i += size
 	}
 	return units, len(text)

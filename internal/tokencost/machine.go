@@ -223,9 +223,12 @@ const Unit = 1024
 // (state, class) the next state and the weight, for (code, code) the weight.
 var (
 	ascii [128]symbol
-	steps [states * classes]step
+	steps [tableSize]step
 	pairs [stride * stride]uint16
 )
+
+// tableSize is a power of two, so that no look-up needs a check.
+const tableSize = 4096
 
 type symbol struct{ class, left, right uint8 }
 
