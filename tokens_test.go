@@ -86,7 +86,7 @@ var hardTexts = []string{
 	"漢字かな交じり文。한국어 문장",
 	"👨\u200d👩\u200d👧\u200d👦 and 👍🏽 and ❤\ufe0f",
 	"🇩🇪🇯🇵🇧🇷🇺🇸",
-	"क्षत्रिय क्‍ष ক্ষ",
+	"क्षत्रिय क्\u200dष ক্ষ",
 	"\u1112\u1161\u11ab\u1100\u1173\u11af",
 	"\x80\xff\xc3 lone \xe4\xb8 bytes \xf0\x9f\x98",
 	strings.Repeat("z\u0300\u0301\u0302\u0303\u0304\u0305", 20),
@@ -166,6 +166,22 @@ func TestEstimateTokensTakesLinearTime(t *testing.T) {
 		team.FitTokensTail(text, n/2)
 		// It is 0.2 s on a laptop. Quadratic would be hours.
 		require.Less(t, time.Since(start), 20*time.Second, "%q", unit)
+	}
+}
+
+// SignalChannel relies on it: a bound on the parts is one on the whole, but for
+// what happens where they meet.
+func TestEstimateTokensOfPartsBoundsTheWhole(t *testing.T) {
+	parts := []string{"", "<", "\n", " ", "界", "0", "AB", "a", "\xff", "🙂", "x" + strings.Repeat("\u0301", 9)}
+	parts = append(parts, hardTexts...)
+	for text := range goldenTokens {
+		parts = append(parts, text)
+	}
+	for _, a := range parts {
+		for _, b := range parts {
+			whole, sum := team.EstimateTokens(a+b), team.EstimateTokens(a)+team.EstimateTokens(b)
+			require.LessOrEqual(t, whole, sum+4, "%q and %q", a, b)
+		}
 	}
 }
 
