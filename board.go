@@ -51,6 +51,11 @@ type BoardOptions struct {
 	// DefaultBoardTTL; Forever keeps it.
 	TTL time.Duration
 
+	// Permissions says who may write where: it is asked for PermissionBoard, and all but
+	// Allow is ErrDenied, also an Ask, since nothing here waits for an answer. Nil lets
+	// everybody write.
+	Permissions Permissions
+
 	// Trace is told of every write, also of those that were refused: a Trail's
 	// Record, for example. Nil is nobody. It is called in the caller's goroutine.
 	Trace func(context.Context, TraceEvent)
@@ -239,7 +244,8 @@ func (e Entry) Ref() Ref { return Ref{Path: e.Path, SHA256: e.SHA256, Size: e.Si
 // A body that is empty or not UTF-8, and a name that is empty, "..", or has
 // control characters, are ErrInvalid. More characters than MaxChars are ErrTooLarge,
 // a file more than MaxFiles or a task more than MaxTasks ErrLimit. A session or
-// task that is a link is ErrDenied. A board whose folder was moved is ErrConflict.
+// task that is a link is ErrDenied, and so is what BoardOptions.Permissions does not
+// allow. A board whose folder was moved is ErrConflict.
 func (b *Board) Write(ctx context.Context, d Draft) (Entry, error) {
 	e, err := b.write(ctx, d)
 	id := d.Session + "/" + d.Task + "/" + d.Topic
@@ -272,6 +278,9 @@ func (b *Board) write(ctx context.Context, d Draft) (Entry, error) {
 	}
 	p, err := newPlace(d, caller.Role)
 	if err != nil {
+		return Entry{}, err
+	}
+	if err := permit(ctx, b.opts.Permissions, caller.Session, PermissionBoard, p.dir()); err != nil {
 		return Entry{}, err
 	}
 	return again(func() (Entry, error) { return b.publish(ctx, p, d.Body) })

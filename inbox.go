@@ -54,6 +54,11 @@ type SignalOptions struct {
 	// Epoch is the run of the team, for signals that do not say. Empty is none.
 	Epoch string
 
+	// Permissions says who may signal whom: it is asked for PermissionSignal for each
+	// receiver, and all but Allow is ErrDenied, also an Ask, since nothing here waits
+	// for an answer. Nil lets everybody signal.
+	Permissions Permissions
+
 	// Trace is told of every write, also of those that were refused: a Trail's
 	// Record, for example. Nil is nobody. It is called in the caller's goroutine.
 	Trace func(context.Context, TraceEvent)
@@ -170,7 +175,8 @@ type Sent struct {
 //
 // A summary and body over the cap are ErrTooLarge, a full inbox ErrLimit; to
 // leading to nobody, or to several, is a *RecipientError; a key that was used for
-// another signal is ErrConflict; a malformed signal is ErrInvalid. Nothing was sent
+// another signal is ErrConflict; a malformed signal is ErrInvalid; one to whom the
+// caller may not send is ErrDenied. Nothing was sent
 // when Send returns an error, unless that is ErrUnknownOutcome: then send again
 // with the same key. Without a Key a second Send is a second signal.
 func (c *SignalChannel) Send(ctx context.Context, to string, s Signal) (Sent, error) {
@@ -247,6 +253,9 @@ func (c *SignalChannel) prepare(ctx context.Context, to []string, s Signal) (_ S
 		return s, nil, nil, err
 	}
 	sessions, err := c.resolve(ctx, caller.Session, to)
+	if err == nil {
+		err = c.permit(ctx, caller.Session, sessions)
+	}
 	return s, sessions, late, err
 }
 
@@ -259,6 +268,23 @@ func (c *SignalChannel) late(ctx context.Context, s Signal) (late, err error) {
 		return err, nil
 	}
 	return nil, err
+}
+
+// permit refuses receivers that the sender may not signal.
+func (c *SignalChannel) permit(ctx context.Context, from SessionID, to []SessionID) error {
+	if c.opts.Permissions == nil {
+		return nil
+	}
+	for _, session := range to {
+		m, err := c.member(ctx, session)
+		if err == nil {
+			err = permit(ctx, c.opts.Permissions, from, PermissionSignal, string(m.Role))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sent, []Item, error) {

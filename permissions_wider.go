@@ -1,0 +1,351 @@
+package team
+
+import (
+	"encoding/binary"
+	"slices"
+	"unicode/utf16"
+)
+
+// A Witness is a permission and a resource that a child's rules allow and its parent's
+// deny, with both decisions.
+type Witness struct {
+	Permission, Resource string
+	Parent, Child        Decision
+}
+
+// A Proof is what NotWider found.
+type Proof string
+
+// The proofs.
+const (
+	Proven   Proof = "proven"   // no permission and resource is allowed to the child and denied to the parent
+	Refuted  Proof = "refuted"  // the Witness is
+	Unproven Proof = "unproven" // the wildcards are too entangled to tell within the time of a call; take it as Refuted
+)
+
+// NotWider says whether the child can never do what the parent may not: whether there is
+// no permission and resource that child allows and parent denies. It evaluates both lists
+// alone, so put the rules of the agents before those of the sessions. A Witness is checked by
+// Evaluate; it is one of the shortest.
+//
+// The question is hard in general, so the work is bounded, to well under a second: where
+// that is not enough the answer is Unproven. Rules as people write them need a few
+// microseconds.
+func NotWider(parent, child Rules) (Witness, Proof) { return Matching{}.NotWider(parent, child) }
+
+// NotWider is like the function of that name.
+func (m Matching) NotWider(parent, child Rules) (Witness, Proof) {
+	w := wider{Matching: m, left: widerSteps, parent: parent, child: child}
+	for _, r := range parent {
+		w.parentAreas = append(w.parentAreas, m.area(r))
+	}
+	for _, r := range child {
+		w.childAreas = append(w.childAreas, m.area(r))
+	}
+	for j, d := range parent {
+		if d.Effect == Allow || d.Effect == Ask || covered(w.parentAreas, j, &w.left) {
+			continue
+		}
+		for i, a := range child {
+			if a.Effect != Allow || covered(w.childAreas, i, &w.left) || !w.childAreas[i].meets(w.parentAreas[j], &w.left) {
+				continue
+			}
+			if witness, ok := w.pair(i, j); ok {
+				return witness, Refuted
+			}
+		}
+	}
+	if w.left == 0 {
+		return Witness{}, Unproven
+	}
+	return Witness{}, Proven
+}
+
+// widerSteps bounds the work of NotWider: words of state that are looked at.
+const widerSteps = 50_000_000
+
+// A wider looks for a witness pair by pair: an allow of the child and a deny of the parent
+// that both match, while no later rule of either does. Later rules that do not meet both
+// do not matter, and a text that a later rule matches whatever comes is given up at
+// once, so that few states are left to look at.
+type wider struct {
+	Matching
+	left                    budget
+	parent, child           Rules
+	parentAreas, childAreas []area
+}
+
+// covered reports whether a later rule than i has all of its area.
+func covered(areas []area, i int, left *budget) bool {
+	return slices.ContainsFunc(areas[i+1:], func(a area) bool { return a.covers(areas[i], left) })
+}
+
+func (w *wider) pair(i, j int) (found Witness, ok bool) {
+	allow, deny := w.childAreas[i], w.parentAreas[j]
+	var later []area
+	for _, a := range slices.Concat(w.others(w.child, w.childAreas, i), w.others(w.parent, w.parentAreas, j)) {
+		if a.covers(allow, &w.left) || a.covers(deny, &w.left) {
+			return found, false
+		}
+		if a.meets(allow, &w.left) && a.meets(deny, &w.left) {
+			later = append(later, a)
+		}
+	}
+	var perms [][]glob
+	for _, a := range later {
+		perms = append(perms, a.perm)
+	}
+	// A permission decides which of the later rules are about it. Each set of these that
+	// some permission has is looked at, but for those that have another one in them.
+	var tried []set
+	w.search(allow.perm, deny.perm, perms, false, func(permission string, hit set) bool {
+		if !w.left.spend(len(tried)*len(later)) || slices.ContainsFunc(tried, hit.has) {
+			return false
+		}
+		tried = append(tried, hit)
+		var ress [][]glob
+		for k, a := range later {
+			if hit[k] {
+				ress = append(ress, a.res)
+			}
+		}
+		ok = w.search(allow.res, deny.res, ress, true, func(resource string, _ set) bool {
+			p, c := w.Evaluate(permission, resource, w.parent), w.Evaluate(permission, resource, w.child)
+			found = Witness{permission, resource, p, c}
+			if p.Effect != Deny || c.Effect != Allow {
+				w.left = 0 // the text has half a surrogate pair, so there is none in UTF-8
+				return false
+			}
+			return true
+		})
+		return ok || len(ress) == 0 // with no later rule in the way there is no better permission
+	})
+	return found, ok
+}
+
+// others returns the areas of the rules behind i that have another effect; one with the
+// same makes no difference.
+func (w *wider) others(rules Rules, areas []area, i int) []area {
+	var out []area
+	for k := i + 1; k < len(rules); k++ {
+		if w.left.spend(1) && rules[k].Effect != rules[i].Effect {
+			out = append(out, areas[k])
+		}
+	}
+	return out
+}
+
+// A set says which patterns match.
+type set []bool
+
+// has reports whether all of t is in s.
+func (s set) has(t set) bool {
+	for i := range t {
+		if t[i] && !s[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// search goes through the texts that both a and b match, shortest first, one for each way in
+// which the others match, until found returns true. With strict, none of the others may.
+func (w *wider) search(a, b []glob, others [][]glob, strict bool, found func(string, set) bool) bool {
+	patterns := slices.Concat([][]glob{a, b}, others)
+	units := w.alphabet(patterns)
+	n, ok := newWalk(patterns, units, &w.left)
+	if !ok {
+		return false
+	}
+	type step struct {
+		state []uint64
+		from  int // in queue
+		unit  int32
+	}
+	queue := []step{{state: n.start, from: -1}}
+	seen := map[string]bool{key(n.start): true}
+	ways := make(map[string]bool)
+	for at := 0; at < len(queue); at++ {
+		state := queue[at].state
+		if n.at(state, n.ends[0]) && n.at(state, n.ends[1]) {
+			hit, way := n.hits(state)
+			if !ways[way] && !(strict && slices.Contains(hit, true)) {
+				ways[way] = true
+				var text []uint16
+				for k := at; queue[k].from >= 0; k = queue[k].from {
+					text = append(text, uint16(queue[k].unit))
+				}
+				slices.Reverse(text)
+				if found(string(utf16.Decode(text)), hit) {
+					return true
+				}
+			}
+		}
+		for _, unit := range units {
+			if !w.left.spend(len(state)) {
+				return false
+			}
+			next := n.next(state, unit)
+			if n.lost(next, strict) || seen[key(next)] {
+				continue
+			}
+			if !w.left.spend(512) { // what a new state costs in time and memory, about
+				return false
+			}
+			seen[key(next)] = true
+			queue = append(queue, step{next, at, unit})
+		}
+	}
+	return false
+}
+
+// alphabet returns the units that patterns name, and one that stands for all others.
+func (m Matching) alphabet(patterns [][]glob) []int32 {
+	var units []int32
+	for _, globs := range patterns {
+		for _, g := range globs {
+			for _, u := range g {
+				if u >= 0 {
+					units = append(units, u)
+				}
+			}
+		}
+	}
+	slices.Sort(units)
+	units = slices.Compact(units)
+	other := func(u rune) bool {
+		_, named := slices.BinarySearch(units, u)
+		_, folded := slices.BinarySearch(units, foldUnit(u))
+		return !named && !(m.FoldCase && folded)
+	}
+	for _, u := range "xyzabcdefghijklmnopqrstuvw0123456789" {
+		if other(u) {
+			return append(units, u)
+		}
+	}
+	for u := rune(0x4E00); u < 0xD800; u++ { // more than any pattern names, or else
+		if other(u) {
+			return append(units, u)
+		}
+	}
+	return units
+}
+
+// A walk reads several patterns at once, bit-parallel: a state has a bit for each place in
+// a pattern up to which a text may have been read.
+type walk struct {
+	takes map[int32][]uint64 // the places that go on with a unit
+	anys  []uint64           // the places at a "?"
+	runs  []uint64           // the places at a "*", which stay
+	start []uint64
+	all   [][]uint64 // of each pattern its places,
+	ends  [][]uint64 // those that are a whole match,
+	tails [][]uint64 // and those of a "*" at its end: it matches whatever comes
+}
+
+func newWalk(patterns [][]glob, units []int32, left *budget) (*walk, bool) {
+	size := 0
+	for _, globs := range patterns {
+		for _, g := range globs {
+			size += len(g) + 1
+		}
+	}
+	words := (size + 63) / 64
+	if !left.spend(words * (4 + len(units) + 3*len(patterns))) {
+		return nil, false
+	}
+	bitmap := func() []uint64 { return make([]uint64, words) }
+	n := &walk{takes: make(map[int32][]uint64, len(units)), anys: bitmap(), runs: bitmap(), start: bitmap()}
+	for _, u := range units {
+		n.takes[u] = bitmap()
+	}
+	put := func(bits []uint64, i int) { bits[i/64] |= 1 << (i % 64) }
+	bit := 0
+	for _, globs := range patterns {
+		all, ends, tails := bitmap(), bitmap(), bitmap()
+		for _, g := range globs {
+			put(n.start, bit)
+			for k, u := range g {
+				put(all, bit)
+				switch u {
+				case anyRun:
+					put(n.runs, bit)
+					if k == len(g)-1 {
+						put(tails, bit)
+					}
+				case anyUnit:
+					put(n.anys, bit)
+				default:
+					put(n.takes[u], bit)
+				}
+				bit++
+			}
+			put(all, bit)
+			put(ends, bit)
+			bit++
+		}
+		n.all, n.ends, n.tails = append(n.all, all), append(n.ends, ends), append(n.tails, tails)
+	}
+	n.skip(n.start)
+	return n, true
+}
+
+// skip adds the places behind a "*", which may stand for nothing. No "*" follows another.
+func (n *walk) skip(state []uint64) {
+	carry := uint64(0)
+	for i := range state {
+		runs := state[i] & n.runs[i]
+		state[i] |= runs<<1 | carry
+		carry = runs >> 63
+	}
+}
+
+// next returns the state behind unit.
+func (n *walk) next(state []uint64, unit int32) []uint64 {
+	out := make([]uint64, len(state))
+	carry := uint64(0)
+	for i, s := range state {
+		on := s & (n.takes[unit][i] | n.anys[i])
+		out[i] = on<<1 | carry | s&n.runs[i]
+		carry = on >> 63
+	}
+	n.skip(out)
+	return out
+}
+
+// at reports whether state has one of the places.
+func (n *walk) at(state, places []uint64) bool {
+	for i, s := range state {
+		if s&places[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// lost reports whether nothing that may follow matters.
+func (n *walk) lost(state []uint64, strict bool) bool {
+	if !n.at(state, n.all[0]) || !n.at(state, n.all[1]) {
+		return true
+	}
+	return strict && slices.ContainsFunc(n.tails[2:], func(tail []uint64) bool { return n.at(state, tail) })
+}
+
+// hits returns which of the patterns behind the first two match, also as a key.
+func (n *walk) hits(state []uint64) (set, string) {
+	hit, way := make(set, len(n.ends)-2), make([]byte, len(n.ends)-2)
+	for i, ends := range n.ends[2:] {
+		if n.at(state, ends) {
+			hit[i], way[i] = true, 1
+		}
+	}
+	return hit, string(way)
+}
+
+func key(state []uint64) string {
+	b := make([]byte, 0, 8*len(state))
+	for _, s := range state {
+		b = binary.LittleEndian.AppendUint64(b, s)
+	}
+	return string(b)
+}
