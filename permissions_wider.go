@@ -61,7 +61,7 @@ func (m Matching) NotWider(parent, child Rules) (Witness, Proof) {
 	return Witness{}, Proven
 }
 
-// widerSteps bounds the work of NotWider: words of state that are looked at.
+// widerSteps bounds the work of NotWider, some 0.1 s.
 const widerSteps = 50_000_000
 
 // A wider looks for a witness pair by pair: an allow of the child and a deny of the parent
@@ -163,7 +163,8 @@ func (w *wider) search(a, b []glob, others [][]glob, strict bool, found func(str
 		unit  int32
 	}
 	queue := []step{{state: n.start, from: -1}}
-	seen := map[string]bool{key(n.start): true}
+	next, buf := make([]uint64, len(n.start)), key(nil, n.start)
+	seen := map[string]bool{string(buf): true}
 	ways := make(map[string]bool)
 	for at := 0; at < len(queue); at++ {
 		state := queue[at].state
@@ -182,18 +183,22 @@ func (w *wider) search(a, b []glob, others [][]glob, strict bool, found func(str
 			}
 		}
 		for _, unit := range units {
-			if !w.left.spend(len(state)) {
+			if !w.left.spend(4 * len(state)) {
 				return false
 			}
-			next := n.next(state, unit)
-			if n.lost(next, strict) || seen[key(next)] {
+			n.next(next, state, unit)
+			if n.lost(next, strict) {
+				continue
+			}
+			buf = key(buf[:0], next)
+			if seen[string(buf)] {
 				continue
 			}
 			if !w.left.spend(512) { // what a new state costs in time and memory, about
 				return false
 			}
-			seen[key(next)] = true
-			queue = append(queue, step{next, at, unit})
+			seen[string(buf)] = true
+			queue = append(queue, step{slices.Clone(next), at, unit})
 		}
 	}
 	return false
@@ -239,8 +244,8 @@ type walk struct {
 	runs  []uint64           // the places at a "*", which stay
 	start []uint64
 	all   [][]uint64 // of each pattern its places,
-	ends  [][]uint64 // those that are a whole match,
-	tails [][]uint64 // and those of a "*" at its end: it matches whatever comes
+	ends  [][]uint64 // and those that are a whole match
+	tails []uint64   // the places at a "*" at the end, for all patterns but the first two: they match whatever comes
 }
 
 func newWalk(patterns [][]glob, units []int32, left *budget) (*walk, bool) {
@@ -251,18 +256,18 @@ func newWalk(patterns [][]glob, units []int32, left *budget) (*walk, bool) {
 		}
 	}
 	words := (size + 63) / 64
-	if !left.spend(words * (4 + len(units) + 3*len(patterns))) {
+	if !left.spend(words * (5 + len(units) + 2*len(patterns))) {
 		return nil, false
 	}
 	bitmap := func() []uint64 { return make([]uint64, words) }
-	n := &walk{takes: make(map[int32][]uint64, len(units)), anys: bitmap(), runs: bitmap(), start: bitmap()}
+	n := &walk{takes: make(map[int32][]uint64, len(units)), anys: bitmap(), runs: bitmap(), start: bitmap(), tails: bitmap()}
 	for _, u := range units {
 		n.takes[u] = bitmap()
 	}
 	put := func(bits []uint64, i int) { bits[i/64] |= 1 << (i % 64) }
 	bit := 0
-	for _, globs := range patterns {
-		all, ends, tails := bitmap(), bitmap(), bitmap()
+	for i, globs := range patterns {
+		all, ends := bitmap(), bitmap()
 		for _, g := range globs {
 			put(n.start, bit)
 			for k, u := range g {
@@ -270,8 +275,8 @@ func newWalk(patterns [][]glob, units []int32, left *budget) (*walk, bool) {
 				switch u {
 				case anyRun:
 					put(n.runs, bit)
-					if k == len(g)-1 {
-						put(tails, bit)
+					if k == len(g)-1 && i >= 2 {
+						put(n.tails, bit)
 					}
 				case anyUnit:
 					put(n.anys, bit)
@@ -284,7 +289,7 @@ func newWalk(patterns [][]glob, units []int32, left *budget) (*walk, bool) {
 			put(ends, bit)
 			bit++
 		}
-		n.all, n.ends, n.tails = append(n.all, all), append(n.ends, ends), append(n.tails, tails)
+		n.all, n.ends = append(n.all, all), append(n.ends, ends)
 	}
 	n.skip(n.start)
 	return n, true
@@ -300,17 +305,15 @@ func (n *walk) skip(state []uint64) {
 	}
 }
 
-// next returns the state behind unit.
-func (n *walk) next(state []uint64, unit int32) []uint64 {
-	out := make([]uint64, len(state))
-	carry := uint64(0)
+// next sets out to the state behind unit.
+func (n *walk) next(out, state []uint64, unit int32) {
+	takes, carry := n.takes[unit], uint64(0)
 	for i, s := range state {
-		on := s & (n.takes[unit][i] | n.anys[i])
+		on := s & (takes[i] | n.anys[i])
 		out[i] = on<<1 | carry | s&n.runs[i]
 		carry = on >> 63
 	}
 	n.skip(out)
-	return out
 }
 
 // at reports whether state has one of the places.
@@ -328,7 +331,7 @@ func (n *walk) lost(state []uint64, strict bool) bool {
 	if !n.at(state, n.all[0]) || !n.at(state, n.all[1]) {
 		return true
 	}
-	return strict && slices.ContainsFunc(n.tails[2:], func(tail []uint64) bool { return n.at(state, tail) })
+	return strict && n.at(state, n.tails)
 }
 
 // hits returns which of the patterns behind the first two match, also as a key.
@@ -342,10 +345,10 @@ func (n *walk) hits(state []uint64) (set, string) {
 	return hit, string(way)
 }
 
-func key(state []uint64) string {
-	b := make([]byte, 0, 8*len(state))
+// key appends state to b.
+func key(b []byte, state []uint64) []byte {
 	for _, s := range state {
 		b = binary.LittleEndian.AppendUint64(b, s)
 	}
-	return string(b)
+	return b
 }
