@@ -83,14 +83,14 @@ func derive118(primary []string, parent, child Rules) Rules {
 	return out
 }
 
-// An area is what a rule matches: a permission in one of the first, with a resource in one of
+// A ruleArea is what a rule matches: a permission in one of the first, with a resource in one of
 // the second.
-type area struct{ perm, res []glob }
+type ruleArea struct{ perm, res []glob }
 
-func (m Matching) area(r Rule) area { return area{m.globs(r.Permission), m.globs(r.Pattern)} }
+func (m Matching) area(r Rule) ruleArea { return ruleArea{m.globs(r.Permission), m.globs(r.Pattern)} }
 
 // covers reports whether a has all of b, or says no where that is hard to tell.
-func (a area) covers(b area, left *budget) bool {
+func (a ruleArea) covers(b ruleArea, left *globBudget) bool {
 	all := func(a, b []glob) bool {
 		for _, h := range b {
 			if !slices.ContainsFunc(a, func(g glob) bool { return g.covers(h, left) }) {
@@ -104,7 +104,7 @@ func (a area) covers(b area, left *budget) bool {
 
 // meets reports whether a and b have something in common, or says yes where that is
 // hard to tell.
-func (a area) meets(b area, left *budget) bool {
+func (a ruleArea) meets(b ruleArea, left *globBudget) bool {
 	some := func(a, b []glob) bool {
 		return slices.ContainsFunc(a, func(g glob) bool {
 			return slices.ContainsFunc(b, func(h glob) bool { return g.meets(h, left) })
@@ -115,7 +115,7 @@ func (a area) meets(b area, left *budget) bool {
 
 // intersections returns what the globs of a and b have in common as patterns, and false if that
 // is too much.
-func intersections(a, b []glob, left *budget) ([]string, bool) {
+func intersections(a, b []glob, left *globBudget) ([]string, bool) {
 	var out []string
 	for _, g := range a {
 		for _, h := range b {
@@ -141,11 +141,11 @@ const (
 // rules are repeated for what that rule matches, no laxer than it.
 type ceiling struct {
 	Matching
-	left  budget
-	child []area
+	left  globBudget
+	child []ruleArea
 	rules Rules // of the child
 	out   Rules
-	areas []area // of out
+	areas []ruleArea // of out
 }
 
 func deriveCeiling(m Matching, parent, child Rules) Rules {
@@ -153,13 +153,13 @@ func deriveCeiling(m Matching, parent, child Rules) Rules {
 	for _, r := range child {
 		c.child = append(c.child, m.area(r))
 	}
-	areas := make([]area, len(parent))
+	areas := make([]ruleArea, len(parent))
 	for i, r := range parent {
 		areas[i] = m.area(r)
 	}
 	for i, r := range parent {
 		later := areas[i+1:]
-		if slices.ContainsFunc(later, func(a area) bool { return a.covers(areas[i], &c.left) }) {
+		if slices.ContainsFunc(later, func(a ruleArea) bool { return a.covers(areas[i], &c.left) }) {
 			continue // decides nothing
 		}
 		switch {
@@ -175,12 +175,12 @@ func deriveCeiling(m Matching, parent, child Rules) Rules {
 }
 
 // touched reports whether anything in a was decided already.
-func (c *ceiling) touched(a area) bool {
-	return slices.ContainsFunc(c.areas, func(b area) bool { return a.meets(b, &c.left) })
+func (c *ceiling) touched(a ruleArea) bool {
+	return slices.ContainsFunc(c.areas, func(b ruleArea) bool { return a.meets(b, &c.left) })
 }
 
 // tight reports whether the child allows nothing in a, and nothing in it was decided.
-func (c *ceiling) tight(a area) bool {
+func (c *ceiling) tight(a ruleArea) bool {
 	for i, r := range c.rules {
 		if r.Effect == Allow && a.meets(c.child[i], &c.left) {
 			return false
@@ -189,13 +189,13 @@ func (c *ceiling) tight(a area) bool {
 	return !c.touched(a)
 }
 
-func (c *ceiling) emit(r Rule, a area) {
+func (c *ceiling) emit(r Rule, a ruleArea) {
 	c.out, c.areas = append(c.out, r), append(c.areas, a)
 }
 
 // repeat writes down what the child's rules say in the area of r, no laxer than r.
-func (c *ceiling) repeat(r Rule, a area) {
-	deny := func(a area, r Rule) { c.emit(Rule{r.Permission, r.Pattern, Deny}, a) }
+func (c *ceiling) repeat(r Rule, a ruleArea) {
+	deny := func(a ruleArea, r Rule) { c.emit(Rule{r.Permission, r.Pattern, Deny}, a) }
 	if len(c.out)+len(c.rules) > maxDerived || c.left == 0 {
 		if r.Effect == Ask {
 			deny(a, r)

@@ -67,17 +67,17 @@ func (g glob) pattern() string {
 	return string(utf16.Decode(units))
 }
 
-// A budget bounds the steps of one call, since questions about several wildcards can
+// A globBudget bounds the steps of one call, since questions about several wildcards can
 // cost more than anybody will wait.
-type budget int
+type globBudget int
 
 // spend takes n steps and reports whether they were there.
-func (b *budget) spend(n int) bool {
+func (b *globBudget) spend(n int) bool {
 	if n > int(*b) {
 		*b = 0
 		return false
 	}
-	*b -= budget(n)
+	*b -= globBudget(n)
 	return true
 }
 
@@ -99,7 +99,7 @@ func (g glob) clash(h glob) bool {
 
 // covers reports whether g matches all that h matches. It may say no where it does, but
 // never yes where it does not.
-func (g glob) covers(h glob, b *budget) bool {
+func (g glob) covers(h glob, b *globBudget) bool {
 	if !b.spend(1) || g.clash(h) {
 		return false
 	}
@@ -130,7 +130,7 @@ func (g glob) covers(h glob, b *budget) bool {
 
 // meets reports whether some text matches both. It may say yes where none does, but
 // never no where one does.
-func (g glob) meets(h glob, b *budget) bool {
+func (g glob) meets(h glob, b *globBudget) bool {
 	if !b.spend(1) {
 		return true
 	}
@@ -179,7 +179,7 @@ func (g glob) meets(h glob, b *budget) bool {
 
 // intersect returns globs that together match what both match, and false if they would
 // be too many.
-func (g glob) intersect(h glob, b *budget) ([]glob, bool) {
+func (g glob) intersect(h glob, b *globBudget) ([]glob, bool) {
 	const most = 64
 	var out []glob
 	seen := make(map[string]bool)

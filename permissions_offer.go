@@ -31,7 +31,7 @@ func HiddenTool(tool string, rules ...Rules) bool {
 // FilterSkills returns the skills that an agent with rules is shown: those that are not
 // denied. One that has to be asked for is shown.
 func FilterSkills(skills []string, rules ...Rules) []string {
-	return filter(skills, "skill", func(s string) string { return s }, rules)
+	return notDenied(skills, "skill", func(s string) string { return s }, rules)
 }
 
 // An Agent is what a host knows of an agent that could be called.
@@ -45,10 +45,10 @@ type Agent struct {
 // 2.x.
 func FilterSubagents(capability string, agents []Agent, rules ...Rules) []Agent {
 	called := slices.DeleteFunc(slices.Clone(agents), func(a Agent) bool { return a.Mode == "primary" })
-	return filter(called, capability, func(a Agent) string { return a.Name }, rules)
+	return notDenied(called, capability, func(a Agent) string { return a.Name }, rules)
 }
 
-func filter[T any](all []T, capability string, name func(T) string, rules []Rules) []T {
+func notDenied[T any](all []T, capability string, name func(T) string, rules []Rules) []T {
 	var out []T
 	for _, x := range all {
 		if Evaluate(capability, name(x), rules...).Effect != Deny {

@@ -70,19 +70,19 @@ const widerSteps = 50_000_000
 // once, so that few states are left to look at.
 type wider struct {
 	Matching
-	left                    budget
+	left                    globBudget
 	parent, child           Rules
-	parentAreas, childAreas []area
+	parentAreas, childAreas []ruleArea
 }
 
 // covered reports whether a later rule than i has all of its area.
-func covered(areas []area, i int, left *budget) bool {
-	return slices.ContainsFunc(areas[i+1:], func(a area) bool { return a.covers(areas[i], left) })
+func covered(areas []ruleArea, i int, left *globBudget) bool {
+	return slices.ContainsFunc(areas[i+1:], func(a ruleArea) bool { return a.covers(areas[i], left) })
 }
 
 func (w *wider) pair(i, j int) (found Witness, ok bool) {
 	allow, deny := w.childAreas[i], w.parentAreas[j]
-	var later []area
+	var later []ruleArea
 	for _, a := range slices.Concat(w.others(w.child, w.childAreas, i), w.others(w.parent, w.parentAreas, j)) {
 		if a.covers(allow, &w.left) || a.covers(deny, &w.left) {
 			return found, false
@@ -97,8 +97,8 @@ func (w *wider) pair(i, j int) (found Witness, ok bool) {
 	}
 	// A permission decides which of the later rules are about it. Each set of these that
 	// some permission has is looked at, but for those that have another one in them.
-	var tried []set
-	w.search(allow.perm, deny.perm, perms, false, func(permission string, hit set) bool {
+	var tried []ruleSet
+	w.search(allow.perm, deny.perm, perms, false, func(permission string, hit ruleSet) bool {
 		if !w.left.spend(len(tried)*len(later)) || slices.ContainsFunc(tried, hit.has) {
 			return false
 		}
@@ -109,7 +109,7 @@ func (w *wider) pair(i, j int) (found Witness, ok bool) {
 				ress = append(ress, a.res)
 			}
 		}
-		ok = w.search(allow.res, deny.res, ress, true, func(resource string, _ set) bool {
+		ok = w.search(allow.res, deny.res, ress, true, func(resource string, _ ruleSet) bool {
 			p, c := w.Evaluate(permission, resource, w.parent), w.Evaluate(permission, resource, w.child)
 			found = Witness{permission, resource, p, c}
 			if p.Effect != Deny || c.Effect != Allow {
@@ -125,8 +125,8 @@ func (w *wider) pair(i, j int) (found Witness, ok bool) {
 
 // others returns the areas of the rules behind i that have another effect; one with the
 // same makes no difference.
-func (w *wider) others(rules Rules, areas []area, i int) []area {
-	var out []area
+func (w *wider) others(rules Rules, areas []ruleArea, i int) []ruleArea {
+	var out []ruleArea
 	for k := i + 1; k < len(rules); k++ {
 		if w.left.spend(1) && rules[k].Effect != rules[i].Effect {
 			out = append(out, areas[k])
@@ -135,11 +135,11 @@ func (w *wider) others(rules Rules, areas []area, i int) []area {
 	return out
 }
 
-// A set says which patterns match.
-type set []bool
+// A ruleSet says which patterns match.
+type ruleSet []bool
 
 // has reports whether all of t is in s.
-func (s set) has(t set) bool {
+func (s ruleSet) has(t ruleSet) bool {
 	for i := range t {
 		if t[i] && !s[i] {
 			return false
@@ -150,10 +150,10 @@ func (s set) has(t set) bool {
 
 // search goes through the texts that both a and b match, shortest first, one for each way in
 // which the others match, until found returns true. With strict, none of the others may.
-func (w *wider) search(a, b []glob, others [][]glob, strict bool, found func(string, set) bool) bool {
+func (w *wider) search(a, b []glob, others [][]glob, strict bool, found func(string, ruleSet) bool) bool {
 	patterns := slices.Concat([][]glob{a, b}, others)
 	units := w.alphabet(patterns)
-	n, ok := newWalk(patterns, units, &w.left)
+	n, ok := newGlobWalk(patterns, units, &w.left)
 	if !ok {
 		return false
 	}
@@ -163,7 +163,7 @@ func (w *wider) search(a, b []glob, others [][]glob, strict bool, found func(str
 		unit  int32
 	}
 	queue := []step{{state: n.start, from: -1}}
-	next, buf := make([]uint64, len(n.start)), key(nil, n.start)
+	next, buf := make([]uint64, len(n.start)), stateKey(nil, n.start)
 	seen := map[string]bool{string(buf): true}
 	ways := make(map[string]bool)
 	for at := 0; at < len(queue); at++ {
@@ -190,7 +190,7 @@ func (w *wider) search(a, b []glob, others [][]glob, strict bool, found func(str
 			if n.lost(next, strict) {
 				continue
 			}
-			buf = key(buf[:0], next)
+			buf = stateKey(buf[:0], next)
 			if seen[string(buf)] {
 				continue
 			}
@@ -236,9 +236,9 @@ func (m Matching) alphabet(patterns [][]glob) []int32 {
 	return units
 }
 
-// A walk reads several patterns at once, bit-parallel: a state has a bit for each place in
+// A globWalk reads several patterns at once, bit-parallel: a state has a bit for each place in
 // a pattern up to which a text may have been read.
-type walk struct {
+type globWalk struct {
 	takes map[int32][]uint64 // the places that go on with a unit
 	anys  []uint64           // the places at a "?"
 	runs  []uint64           // the places at a "*", which stay
@@ -248,7 +248,7 @@ type walk struct {
 	tails []uint64   // the places at a "*" at the end, for all patterns but the first two: they match whatever comes
 }
 
-func newWalk(patterns [][]glob, units []int32, left *budget) (*walk, bool) {
+func newGlobWalk(patterns [][]glob, units []int32, left *globBudget) (*globWalk, bool) {
 	size := 0
 	for _, globs := range patterns {
 		for _, g := range globs {
@@ -260,7 +260,7 @@ func newWalk(patterns [][]glob, units []int32, left *budget) (*walk, bool) {
 		return nil, false
 	}
 	bitmap := func() []uint64 { return make([]uint64, words) }
-	n := &walk{takes: make(map[int32][]uint64, len(units)), anys: bitmap(), runs: bitmap(), start: bitmap(), tails: bitmap()}
+	n := &globWalk{takes: make(map[int32][]uint64, len(units)), anys: bitmap(), runs: bitmap(), start: bitmap(), tails: bitmap()}
 	for _, u := range units {
 		n.takes[u] = bitmap()
 	}
@@ -296,7 +296,7 @@ func newWalk(patterns [][]glob, units []int32, left *budget) (*walk, bool) {
 }
 
 // skip adds the places behind a "*", which may stand for nothing. No "*" follows another.
-func (n *walk) skip(state []uint64) {
+func (n *globWalk) skip(state []uint64) {
 	carry := uint64(0)
 	for i := range state {
 		runs := state[i] & n.runs[i]
@@ -306,7 +306,7 @@ func (n *walk) skip(state []uint64) {
 }
 
 // next sets out to the state behind unit.
-func (n *walk) next(out, state []uint64, unit int32) {
+func (n *globWalk) next(out, state []uint64, unit int32) {
 	takes, carry := n.takes[unit], uint64(0)
 	for i, s := range state {
 		on := s & (takes[i] | n.anys[i])
@@ -317,7 +317,7 @@ func (n *walk) next(out, state []uint64, unit int32) {
 }
 
 // at reports whether state has one of the places.
-func (n *walk) at(state, places []uint64) bool {
+func (n *globWalk) at(state, places []uint64) bool {
 	for i, s := range state {
 		if s&places[i] != 0 {
 			return true
@@ -327,7 +327,7 @@ func (n *walk) at(state, places []uint64) bool {
 }
 
 // lost reports whether nothing that may follow matters.
-func (n *walk) lost(state []uint64, strict bool) bool {
+func (n *globWalk) lost(state []uint64, strict bool) bool {
 	if !n.at(state, n.all[0]) || !n.at(state, n.all[1]) {
 		return true
 	}
@@ -335,8 +335,8 @@ func (n *walk) lost(state []uint64, strict bool) bool {
 }
 
 // hits returns which of the patterns behind the first two match, also as a key.
-func (n *walk) hits(state []uint64) (set, string) {
-	hit, way := make(set, len(n.ends)-2), make([]byte, len(n.ends)-2)
+func (n *globWalk) hits(state []uint64) (ruleSet, string) {
+	hit, way := make(ruleSet, len(n.ends)-2), make([]byte, len(n.ends)-2)
 	for i, ends := range n.ends[2:] {
 		if n.at(state, ends) {
 			hit[i], way[i] = true, 1
@@ -345,8 +345,8 @@ func (n *walk) hits(state []uint64) (set, string) {
 	return hit, string(way)
 }
 
-// key appends state to b.
-func key(b []byte, state []uint64) []byte {
+// stateKey appends state to b.
+func stateKey(b []byte, state []uint64) []byte {
 	for _, s := range state {
 		b = binary.LittleEndian.AppendUint64(b, s)
 	}
