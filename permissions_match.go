@@ -1,6 +1,7 @@
 package team
 
 import (
+	"encoding/binary"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -74,9 +75,14 @@ func (m Matching) text(s string) string {
 
 // plainUnits reports whether s is UTF-8 without characters beyond U+FFFF.
 func plainUnits(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] >= utf8.RuneSelf {
-			return utf8.ValidString(s) && strings.IndexFunc(s[i:], func(r rune) bool { return r > 0xFFFF }) < 0
+	b := bytesOf(s)
+	for len(b) >= 8 && binary.LittleEndian.Uint64(b)&0x8080808080808080 == 0 { // ASCII, eight at a time
+		b = b[8:]
+	}
+	for i, c := range b {
+		if c >= utf8.RuneSelf {
+			rest := s[len(s)-len(b)+i:]
+			return utf8.ValidString(rest) && strings.IndexFunc(rest, func(r rune) bool { return r > 0xFFFF }) < 0
 		}
 	}
 	return true
@@ -161,18 +167,23 @@ func suffixUnits(run, text string) bool {
 
 // indexUnits returns where in text the first match of a run without stars ends, or -1.
 func indexUnits(run, text string) int {
-	if strings.IndexByte(run, '?') < 0 {
-		if i := strings.Index(text, run); i >= 0 {
-			return i + len(run)
+	// What is before the first "?" is looked for, and compared from there.
+	head, _, any := strings.Cut(run, "?")
+	for at := 0; ; at += unitLen(text[at]) {
+		i := strings.Index(text[at:], head)
+		if i < 0 {
+			return -1
 		}
-		return -1
-	}
-	for at := 0; at < len(text); at += unitLen(text[at]) {
+		if at += i; !any {
+			return at + len(run)
+		}
 		if n, ok := prefixUnits(run, text[at:]); ok {
 			return at + n
 		}
+		if at >= len(text) {
+			return -1
+		}
 	}
-	return -1
 }
 
 // unitLen returns how many bytes a UTF-16 code unit takes that starts with c.

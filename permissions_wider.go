@@ -28,9 +28,9 @@ const (
 // alone, so put the rules of the agents before those of the sessions. A Witness is checked by
 // Evaluate; it is one of the shortest.
 //
-// The question is hard in general, so the work is bounded, to well under a second: where
-// that is not enough the answer is Unproven. Rules as people write them need a few
-// microseconds.
+// The question is hard in general, so the work is bounded, to about half a second: where
+// that is not enough the answer is Unproven. Rules as people write them need less than a
+// millisecond.
 func NotWider(parent, child Rules) (Witness, Proof) { return Matching{}.NotWider(parent, child) }
 
 // NotWider is like the function of that name.
@@ -61,7 +61,7 @@ func (m Matching) NotWider(parent, child Rules) (Witness, Proof) {
 	return Witness{}, Proven
 }
 
-// widerSteps bounds the work of NotWider, some 0.1 s.
+// widerSteps bounds the work of NotWider.
 const widerSteps = 50_000_000
 
 // A wider looks for a witness pair by pair: an allow of the child and a deny of the parent
