@@ -119,7 +119,14 @@ func intersections(a, b []glob, left *globBudget) ([]string, bool) {
 	var out []string
 	for _, g := range a {
 		for _, h := range b {
-			both, ok := g.intersect(h, left)
+			both, ok := []glob{h}, true
+			switch {
+			case g.covers(h, left):
+			case h.covers(g, left):
+				both = []glob{g}
+			default:
+				both, ok = g.intersect(h, left)
+			}
 			if !ok {
 				return nil, false
 			}
@@ -158,8 +165,7 @@ func deriveCeiling(m Matching, parent, child Rules) Rules {
 		areas[i] = m.area(r)
 	}
 	for i, r := range parent {
-		later := areas[i+1:]
-		if slices.ContainsFunc(later, func(a ruleArea) bool { return a.covers(areas[i], &c.left) }) {
+		if covered(areas, i, &c.left) {
 			continue // decides nothing
 		}
 		switch {

@@ -47,6 +47,9 @@ func (m Matching) NotWider(parent, child Rules) (Witness, Proof) {
 			continue
 		}
 		for i, a := range child {
+			if w.left == 0 {
+				return Witness{}, Unproven
+			}
 			if a.Effect != Allow || covered(w.childAreas, i, &w.left) || !w.childAreas[i].meets(w.parentAreas[j], &w.left) {
 				continue
 			}
@@ -77,7 +80,7 @@ type wider struct {
 
 // covered reports whether a later rule than i has all of its area.
 func covered(areas []ruleArea, i int, left *globBudget) bool {
-	return slices.ContainsFunc(areas[i+1:], func(a ruleArea) bool { return a.covers(areas[i], left) })
+	return slices.ContainsFunc(areas[i+1:], func(a ruleArea) bool { return *left == 0 || a.covers(areas[i], left) }) && *left > 0
 }
 
 func (w *wider) pair(i, j int) (found Witness, ok bool) {
