@@ -289,6 +289,7 @@ func TestNotWiderEndsOnHostilePatterns(t *testing.T) {
 		}
 		return b.String() + "*"
 	}
+	proofs := map[team.Proof]int{}
 	for name, rules := range map[string][2]team.Rules{
 		"interleaved stars": func() (r [2]team.Rules) {
 			for i := range 40 {
@@ -305,6 +306,13 @@ func TestNotWiderEndsOnHostilePatterns(t *testing.T) {
 			{{"*", strings.Repeat("*a", 100_000), team.Deny}},
 			{{"*", strings.Repeat("*b", 100_000), team.Allow}},
 		},
+		"many long ones": func() (r [2]team.Rules) {
+			for i := range 100 {
+				r[0] = append(r[0], team.Rule{"*", strings.Repeat(stars(i, 20), 800), []team.Effect{team.Deny, team.Ask}[i%2]})
+				r[1] = append(r[1], team.Rule{"*", strings.Repeat(stars(i+3, 20), 800), []team.Effect{team.Allow, team.Ask}[i%2]})
+			}
+			return r
+		}(),
 		"many permissions": func() (r [2]team.Rules) {
 			for i := range 300 {
 				r[0] = append(r[0], team.Rule{stars(i, 6), "*x*", []team.Effect{team.Deny, team.Ask}[i%2]})
@@ -324,27 +332,14 @@ func TestNotWiderEndsOnHostilePatterns(t *testing.T) {
 			start := time.Now()
 			w, proof := team.NotWider(rules[0], rules[1])
 			require.Less(t, time.Since(start), 3*time.Second)
-			t.Log(proof, time.Since(start))
+			proofs[proof]++
 			if proof == team.Refuted {
 				require.Equal(t, team.Allow, team.Evaluate(w.Permission, w.Resource, rules[1]).Effect)
 				require.Equal(t, team.Deny, team.Evaluate(w.Permission, w.Resource, rules[0]).Effect)
 			}
 		})
 	}
-	t.Run("where it gives up it says so", func(t *testing.T) {
-		// A text that both match must keep 2^n sets of places apart, and there is none that
-		// no later rule matches.
-		n := 26
-		var parent, child team.Rules
-		parent = team.Rules{{"x", "*", team.Deny}}
-		child = team.Rules{{"x", "*a" + strings.Repeat("?", n) + "*", team.Allow}}
-		for i := range n {
-			child = append(child, team.Rule{"x", "*a" + strings.Repeat("?", i) + "a*", team.Ask})
-		}
-		child = append(child, team.Rule{"x", "*a" + strings.Repeat("?", n) + "*b", team.Ask}, team.Rule{"x", "*c", team.Ask}, team.Rule{"x", "*a", team.Ask})
-		_, proof := team.NotWider(parent, child)
-		require.Contains(t, []team.Proof{team.Refuted, team.Unproven}, proof)
-	})
+	require.NotZero(t, proofs[team.Unproven], "where it gives up it says so")
 }
 
 func BenchmarkNotWider(b *testing.B) {

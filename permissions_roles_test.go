@@ -138,6 +138,14 @@ func TestChannelsKeepToPermissions(t *testing.T) {
 		}
 		require.Equal(t, 2, n, "a refusal writes nothing")
 	})
+	t.Run("a handoff that may not be signalled writes no entry", func(t *testing.T) {
+		_, err := c.HandOff(as(t.Context(), "tester"), b, team.Handoff{To: "researcher", Signal: team.Signal{Kind: team.KindHandoff, Summary: "x", Key: "k"},
+			Draft: team.Draft{Session: "handoff", Task: "t", Topic: "t", Body: "x"}})
+		require.ErrorIs(t, err, team.ErrDenied)
+		for e, err := range b.Entries(t.Context(), team.Filter{Session: "handoff"}) {
+			t.Fatal(e, err)
+		}
+	})
 	t.Run("an ask is refused at once, as nobody is there to answer", func(t *testing.T) {
 		err := write("reviewer", "release")
 		var pe *team.PermissionError

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -35,6 +36,9 @@ func eachLine[T any](t *testing.T, name string, do func(n int, line T)) {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) && dir == os.Getenv("TEAM_PERMISSION_CAPTURES") {
+			continue // it need not have all of them
+		}
 		require.NoError(t, err)
 		n := 0
 		lines := bufio.NewScanner(bytes.NewReader(data))

@@ -3,6 +3,7 @@ package team
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"unicode/utf16"
 )
 
@@ -26,7 +27,7 @@ const (
 // NotWider says whether the child can never do what the parent may not: whether there is
 // no permission and resource that child allows and parent denies. It evaluates both lists
 // alone, so put the rules of the agents before those of the sessions. A Witness is checked by
-// Evaluate; it is one of the shortest.
+// Evaluate; as a rule it is one of the shortest.
 //
 // The question is hard in general, so the work is bounded, to about half a second: where
 // that is not enough the answer is Unproven. Rules as people write them need less than a
@@ -48,7 +49,7 @@ func (m Matching) NotWider(parent, child Rules) (Witness, Proof) {
 		}
 		for i, a := range child {
 			if w.left == 0 {
-				return Witness{}, Unproven
+				return w.guess()
 			}
 			if a.Effect != Allow || covered(w.childAreas, i, &w.left) || !w.childAreas[i].meets(w.parentAreas[j], &w.left) {
 				continue
@@ -59,7 +60,7 @@ func (m Matching) NotWider(parent, child Rules) (Witness, Proof) {
 		}
 	}
 	if w.left == 0 {
-		return Witness{}, Unproven
+		return w.guess()
 	}
 	return Witness{}, Proven
 }
@@ -124,6 +125,58 @@ func (w *wider) pair(i, j int) (found Witness, ok bool) {
 		return ok || len(ress) == 0 // with no later rule in the way there is no better permission
 	})
 	return found, ok
+}
+
+// guess tries a few texts that an allow of the child and a deny of the parent both match, where
+// the search came to no end.
+func (w *wider) guess() (Witness, Proof) {
+	size := 1 // what an evaluation costs, about
+	for _, r := range slices.Concat(w.parent, w.child) {
+		size += 50 + len(r.Permission) + len(r.Pattern)
+	}
+	tries := widerSteps / size
+	for j, d := range w.parent {
+		for i, a := range w.child {
+			if tries--; tries < 0 {
+				return Witness{}, Unproven
+			}
+			if d.Effect != Deny || a.Effect != Allow {
+				continue
+			}
+			for _, perm := range w.samples(w.childAreas[i].perm, w.parentAreas[j].perm) {
+				for _, res := range w.samples(w.childAreas[i].res, w.parentAreas[j].res) {
+					tries--
+					p, c := w.Evaluate(perm, res, w.parent), w.Evaluate(perm, res, w.child)
+					if p.Effect == Deny && c.Effect == Allow {
+						return Witness{perm, res, p, c}, Refuted
+					}
+				}
+			}
+		}
+	}
+	return Witness{}, Unproven
+}
+
+// samples returns some texts that both match, or may.
+func (w *wider) samples(a, b []glob) []string {
+	const most = 4
+	left := globBudget(2000)
+	var out []string
+	for _, g := range a {
+		for _, h := range b {
+			if len(g)+len(h) > int(left) {
+				continue
+			}
+			both, _ := g.intersect(h, &left)
+			units := w.alphabet([][]glob{{g, h}})
+			other := string(rune(units[len(units)-1]))
+			for _, x := range both[:min(len(both), most)] {
+				p := x.pattern()
+				out = append(out, strings.NewReplacer("*", "", "?", other).Replace(p), strings.NewReplacer("*", other, "?", other).Replace(p))
+			}
+		}
+	}
+	return out
 }
 
 // others returns the areas of the rules behind i that have another effect; one with the
