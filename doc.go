@@ -13,8 +13,10 @@
 //	Ledger         the index: small facts, and the goals      OpenLedger      Records
 //	Trail          the account of every write: no content     OpenTrail       a folder
 //
-// The offload of oversized results, the envelope matcher, permissions and join are on
-// their way; see CHANGELOG.md.
+// Beside them stand pure functions and small types: EnvelopeMatcher (what a host wraps
+// round a child's answer), Evaluate and Derive (what a child may do), ParseReply (the reply
+// contract), EstimateTokens (what a text costs). The offload of oversized results and
+// join are on their way; see CHANGELOG.md.
 //
 // A channel takes its author from the context, never from an argument that a
 // model could fill in:
@@ -53,5 +55,6 @@
 //
 // The ports are in host.go and store.go. Package memstore keeps a store in
 // memory, package sqlitestore in one file that processes share; package storetest has
-// the laws that every store keeps, for stores of your own.
+// the laws that every store keeps, for stores of your own. Package fakehost is a host
+// with the shapes of OpenCode, to run and test without one.
 package team
