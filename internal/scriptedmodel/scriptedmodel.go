@@ -240,7 +240,9 @@ func (r Request) step() (Step, error) {
 				continue
 			}
 			var steps []Step
-			if err := json.Unmarshal([]byte(rest), &steps); err != nil {
+			// Hosts append texts of their own right behind a prompt, so only the first
+			// value of the line counts.
+			if err := json.NewDecoder(strings.NewReader(rest)).Decode(&steps); err != nil {
 				return plain, fmt.Errorf("script %.80q: %w", rest, err)
 			}
 			if answered < len(steps) {
