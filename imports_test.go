@@ -37,11 +37,14 @@ var importTable = map[string]row{
 	"internal/atomicfile": {code: []string{"internal/filelock"}},
 	"internal/entryfile":  {},
 	"internal/filelock":   {code: []string{"golang.org/x/sys/..."}},
-	"internal/portcheck":  {},
 	"internal/grapheme":   {test: []string{"github.com/stretchr/testify/require"}},
+	"internal/portcheck":  {},
 	"internal/slug":       {code: []string{"golang.org/x/text/unicode/norm"}, test: []string{"golang.org/x/text/cases"}},
 	"internal/tokencost":  {},
 	"internal/workspace":  {},
+
+	// A model for tests of hosts.
+	"internal/scriptedmodel": {test: []string{"github.com/stretchr/testify/require"}},
 
 	"memstore":  {code: []string{"", "internal/portcheck"}, test: []string{"storetest"}},
 	"storetest": {code: []string{""}, test: []string{"memstore"}},
@@ -54,6 +57,10 @@ var importTable = map[string]row{
 		code: []string{"", "github.com/ncruces/go-sqlite3"},
 		test: []string{"github.com/stretchr/testify/require"},
 	},
+	"hosttest": {code: []string{""}},
+	"opencode": {code: []string{""}, test: []string{"github.com/stretchr/testify/require"}},
+	// Tests alone, of everything together.
+	"opencode/livetest": {test: []string{"", "opencode", "hosttest", "memstore", "internal/scriptedmodel", "github.com/stretchr/testify/require"}},
 
 	"examples/relay": {code: []string{"", "sqlitestore"}, test: []string{"memstore"}},
 }

@@ -22,8 +22,9 @@ import (
 // session had last: without them 1.18.33 takes its defaults, and a session of a
 // read-only agent would go on as "build". What the server holds under the id is read back and
 // is what Delivered says; a note that is there already is not sent again. If only the
-// answer was lost, the same call settles it. 1.18 has no inbox: a running
-// session sees the note at its next step, whatever Delivery says.
+// answer was lost, the same call settles it; a wake is not repeated then. Of two calls at once
+// under one ID with different texts the last one wins, and both may be told so. 1.18 has no
+// inbox: a running session sees the note at its next step, whatever Delivery says.
 //
 // On 2.0 it is a synthetic with description, metadata, delivery and resume; the
 // server's inbox is the judge of what is there already, and its answer is what Delivered
@@ -105,7 +106,7 @@ func (h *Host) deliverV1(ctx context.Context, to team.SessionID, note team.Note,
 		body["noReply"] = true
 	}
 	path, _ := h.path(to, rest)
-	if _, err := h.call(ctx, http.MethodPost, path, nil, body); err != nil {
+	if _, err := h.call(ctx, http.MethodPost, path, in(s.Directory), body); err != nil {
 		return team.Delivered{}, err
 	}
 	return h.readBack(ctx, to, message, part, note.Wake)

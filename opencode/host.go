@@ -193,7 +193,7 @@ func (h *Host) find(ctx context.Context) error {
 	}{{"/api/info", V2}, {"/global/health", V1}, {"/api/health", V1API}} {
 		o, err := probe(p.path)
 		if err != nil {
-			if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, team.ErrNotFound) {
+			if !absent(err) {
 				return err
 			}
 			errs = append(errs, err)
@@ -215,6 +215,15 @@ func (h *Host) find(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("%w: the server answers like no OpenCode (%w); check address and port", errors.ErrUnsupported, errors.Join(errs...))
+}
+
+// absent reports whether a probe's error says that the route is not there. Without the
+// network some servers fail to fetch the web page that they answer other routes with.
+func absent(err error) bool {
+	if e, ok := errors.AsType[*StatusError](err); ok && e.Status >= 500 && e.Name == "" {
+		return true
+	}
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt)
 }
 
 // lacks is the error for what this generation has not.

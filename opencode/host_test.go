@@ -111,7 +111,8 @@ func TestDialFindsTheGeneration(t *testing.T) {
 		"2.0 that wraps":            {map[string]string{"GET /api/info": `{"data":` + info2 + `}`}, opencode.Info{Generation: opencode.V2, Version: "2.0.26"}},
 		"an early 2.0":              {map[string]string{"GET /api/health": `{"healthy":true,"version":"2.0.1"}`}, opencode.Info{Generation: opencode.V2, Version: "2.0.1"}},
 	} {
-		for kind, other := range map[string]http.HandlerFunc{"a page": page, "404": http.NotFound} {
+		broken := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no network", http.StatusBadGateway) }
+		for kind, other := range map[string]http.HandlerFunc{"a page": page, "404": http.NotFound, "502": broken} {
 			t.Run(name+", unknown routes are "+kind, func(t *testing.T) {
 				s := newServer(t, c.routes)
 				s.mux.HandleFunc("/", other)

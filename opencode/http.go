@@ -166,7 +166,7 @@ func (h *Host) located(path string, query url.Values) url.Values {
 	if q == nil {
 		q = make(url.Values)
 	}
-	if h.opts.Directory == "" || strings.HasPrefix(path, "/global/") {
+	if h.opts.Directory == "" || strings.HasPrefix(path, "/global/") || q.Has("directory") {
 		return q
 	}
 	if !strings.HasPrefix(path, "/api/") {
@@ -222,6 +222,15 @@ func (o object) list(key string) []json.RawMessage { return items(o[key]) }
 func items(raw json.RawMessage) (l []json.RawMessage) {
 	_ = json.Unmarshal(raw, &l)
 	return l
+}
+
+// in is the query that leads to the instance of a directory. A 1.18 server has one for
+// each, and only the session's own knows what the session is doing.
+func in(directory string) url.Values {
+	if directory == "" {
+		return nil
+	}
+	return url.Values{"directory": {directory}}
 }
 
 // data returns what a second or third API wraps as {data: …}.

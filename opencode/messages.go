@@ -223,7 +223,11 @@ func (h *Host) Prompt(ctx context.Context, id team.SessionID, p Prompt) (Message
 	if err != nil {
 		return Message{}, err
 	}
-	raw, err := send(ctx, http.MethodPost, path, nil, body)
+	s, err := h.Session(ctx, id)
+	if err != nil {
+		return Message{}, err
+	}
+	raw, err := send(ctx, http.MethodPost, path, in(s.Directory), body)
 	if err != nil {
 		return Message{}, err
 	}

@@ -213,16 +213,20 @@ func (h *Host) pages(ctx context.Context, path string, query url.Values, more fu
 	}
 }
 
-// Active returns the sessions that the server is working on and what it says about
-// each: "busy", "retry" (1.18), "running" (2.0), or a word of a newer one.
+// Active returns the sessions that the server is working on (on 1.18: of the directory) and
+// what it says about each: "busy", "retry" (1.18), "running" (2.0), or a word of a newer one.
 //
 // OpenCode 1.18: GET /session/status. 2.0: GET /api/session/active.
 func (h *Host) Active(ctx context.Context) (map[team.SessionID]string, error) {
+	return h.active(ctx, nil)
+}
+
+func (h *Host) active(ctx context.Context, query url.Values) (map[team.SessionID]string, error) {
 	path := "/api/session/active"
 	if h.v1() {
 		path = "/session/status"
 	}
-	raw, err := h.call(ctx, http.MethodGet, path, nil, nil)
+	raw, err := h.call(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -236,16 +240,17 @@ func (h *Host) Active(ctx context.Context) (map[team.SessionID]string, error) {
 }
 
 // Interrupt asks the server to stop what session id is doing. What waits in its inbox
-// stays. The verdict of 1.18 is from its status just before, since it answers true
-// whatever it did, also for a session that does not exist.
+// stays. 1.18 answers true whatever it did, also for a session that does not exist, so
+// its verdict is from the status just before: idle or unknown, never stopped.
 func (h *Host) Interrupt(ctx context.Context, id team.SessionID) (team.InterruptVerdict, error) {
-	if _, err := h.Session(ctx, id); err != nil {
+	s, err := h.Session(ctx, id)
+	if err != nil {
 		return team.InterruptUnknown, err
 	}
 	if h.v1() {
-		active, err := h.Active(ctx)
+		active, err := h.active(ctx, in(s.Directory))
 		path, _ := h.path(id, "/abort")
-		if _, err := h.call(ctx, http.MethodPost, path, nil, nil); err != nil {
+		if _, err := h.call(ctx, http.MethodPost, path, in(s.Directory), nil); err != nil {
 			return team.InterruptUnknown, err
 		}
 		if _, busy := active[id]; err == nil && !busy {

@@ -52,8 +52,28 @@ func run(m *testing.M) int {
 	if stop != nil {
 		defer stop()
 	}
+	if err == nil {
+		err = warmUp()
+	}
 	live.fault = err
 	return m.Run()
+}
+
+// warmUp makes the server load what it loads with its first message, which takes it many
+// seconds on a busy machine, so that no test has to allow for that.
+func warmUp() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	h, err := opencode.Dial(ctx, live.url, &opencode.Options{Password: password, Directory: live.dir, Timeout: 2 * time.Minute})
+	if err != nil {
+		return err
+	}
+	s, err := h.Create(ctx, opencode.NewSession{Title: "warm up"})
+	if err != nil {
+		return err
+	}
+	_, err = h.Prompt(ctx, s.ID, opencode.Prompt{Text: "warm up", Wait: true})
+	return err
 }
 
 // start runs a server and waits until it answers.
