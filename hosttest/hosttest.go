@@ -93,6 +93,9 @@ func is(call string, err, want error) error {
 	return nil
 }
 
+// wrong is fmt.Errorf for what a call did: such a text begins with the call's name.
+func wrong(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
 // eventually calls look until it is nil, or ctx ends.
 func eventually(ctx context.Context, look func() error) error {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {

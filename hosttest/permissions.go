@@ -50,7 +50,7 @@ func decides(ctx context.Context, h PermissionsHost, rules []PermissionRule, wan
 	}
 	for resource, effect := range want {
 		if got, err := h.Evaluate(ctx, id, "edit", resource); err != nil || got != effect {
-			return fmt.Errorf("with rules %v, Evaluate(edit, %q) = %q, %v, want %q", rules, resource, got, err, effect)
+			return wrong("with rules %v, Evaluate(edit, %q) = %q, %v, want %q", rules, resource, got, err, effect)
 		}
 	}
 	return nil
@@ -105,7 +105,7 @@ var permissionLaws = []law[PermissionsHost]{
 		check: func(ctx context.Context, h PermissionsHost) error {
 			got, err := h.Evaluate(ctx, h.Unknown, "edit", "a")
 			if got != "" {
-				return fmt.Errorf("Evaluate = %q, want no effect", got)
+				return wrong("Evaluate = %q, want no effect", got)
 			}
 			return is("Evaluate", err, team.ErrNotFound)
 		},

@@ -63,10 +63,10 @@ var sessionLaws = []law[SessionsHost]{
 				}
 				s, err := h.Session(ctx, id)
 				if err != nil || s.ID != id {
-					return fmt.Errorf("Session(%q) = session %q, %v", id, s.ID, err)
+					return wrong("Session(%q) = session %q, %v", id, s.ID, err)
 				}
 				if !json.Valid(s.Raw) {
-					return fmt.Errorf("Raw is no JSON: %.80q", s.Raw)
+					return wrong("Raw is no JSON: %.80q", s.Raw)
 				}
 			}
 			return nil
@@ -115,7 +115,7 @@ var sessionLaws = []law[SessionsHost]{
 			}
 			s, err := h.Session(ctx, child)
 			if err != nil || s.Parent != id {
-				return fmt.Errorf("Session(child).Parent = %q, %v, want %q", s.Parent, err, id)
+				return wrong("Session(child).Parent = %q, %v, want %q", s.Parent, err, id)
 			}
 			return nil
 		},
@@ -182,12 +182,12 @@ var sessionLaws = []law[SessionsHost]{
 			for range 3 {
 				d, err := h.Deliver(ctx, id, n)
 				if err != nil || d.Text != "once" {
-					return fmt.Errorf("Deliver = %q, %v, want once", d.Text, err)
+					return wrong("Deliver = %q, %v, want once", d.Text, err)
 				}
 				ids = append(ids, d.ID)
 			}
 			if len(slices.Compact(ids)) != 1 {
-				return fmt.Errorf("Deliver returned the ids %q, want one", ids)
+				return wrong("Deliver returned the ids %q, want one", ids)
 			}
 			return holds(ctx, h, id, "once")
 		},
@@ -309,7 +309,7 @@ var sessionLaws = []law[SessionsHost]{
 			}
 			v, err := h.Interrupt(ctx, id)
 			if err != nil || v == team.InterruptStopped || v == "" {
-				return fmt.Errorf("Interrupt = %q, %v, want idle or unknown", v, err)
+				return wrong("Interrupt = %q, %v, want idle or unknown", v, err)
 			}
 			return nil
 		},
@@ -331,7 +331,7 @@ var sessionLaws = []law[SessionsHost]{
 			begin := time.Now()
 			v, err := h.Interrupt(ctx, id)
 			if err != nil || v == team.InterruptIdle || v == "" {
-				return fmt.Errorf("Interrupt = %q, %v, want stopped or unknown", v, err)
+				return wrong("Interrupt = %q, %v, want stopped or unknown", v, err)
 			}
 			soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 			defer cancel()
@@ -380,11 +380,11 @@ func deliver(ctx context.Context, h SessionsHost, to team.SessionID, n team.Note
 	d, err := h.Deliver(ctx, to, n)
 	switch {
 	case err != nil:
-		return fmt.Errorf("Deliver = %w", err)
+		return wrong("Deliver = %w", err)
 	case d.ID == "":
-		return errors.New("Deliver = no id, want the host's")
+		return wrong("Deliver = no id, want the host's")
 	case d.Text != n.Text:
-		return fmt.Errorf("Deliver = text %.80q, want %.80q", d.Text, n.Text)
+		return wrong("Deliver = text %.80q, want %.80q", d.Text, n.Text)
 	}
 	return nil
 }
@@ -393,7 +393,7 @@ func deliver(ctx context.Context, h SessionsHost, to team.SessionID, n team.Note
 func holds(ctx context.Context, h SessionsHost, id team.SessionID, want ...string) error {
 	got, err := h.Texts(ctx, id)
 	if err != nil {
-		return fmt.Errorf("Texts: %w", err)
+		return wrong("Texts: %w", err)
 	}
 	if !slices.Equal(got, want) {
 		var b bytes.Buffer

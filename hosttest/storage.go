@@ -71,7 +71,7 @@ var storageLaws = []law[StorageHost]{
 			}
 			for _, bad := range []string{``, `{`, `1 2`, `nope`} {
 				if err := h.Set(ctx, "k", json.RawMessage(bad)); err == nil {
-					return fmt.Errorf("Set(%q) = nil, want an error", bad)
+					return wrong("Set(%q) = nil, want an error", bad)
 				}
 			}
 			return has(ctx, h.Storage, "k", `1`)
@@ -147,7 +147,7 @@ var storageLaws = []law[StorageHost]{
 
 func set(ctx context.Context, h StorageHost, key, value string) error {
 	if err := h.Set(ctx, key, json.RawMessage(value)); err != nil {
-		return fmt.Errorf("Set(%.60q, %.60s) = %w", key, value, err)
+		return wrong("Set(%.60q, %.60s) = %w", key, value, err)
 	}
 	return nil
 }
@@ -155,14 +155,14 @@ func set(ctx context.Context, h StorageHost, key, value string) error {
 func has(ctx context.Context, s team.Storage, key, want string) error {
 	got, err := s.Get(ctx, key)
 	if err != nil {
-		return fmt.Errorf("Get(%.60q) = %w", key, err)
+		return wrong("Get(%.60q) = %w", key, err)
 	}
 	var g, w any
 	if err := json.Unmarshal([]byte(want), &w); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(got, &g); err != nil || !reflect.DeepEqual(g, w) {
-		return fmt.Errorf("Get(%.60q) = %.80s, want %.80s", key, got, want)
+		return wrong("Get(%.60q) = %.80s, want %.80s", key, got, want)
 	}
 	return nil
 }
@@ -171,12 +171,12 @@ func scans(ctx context.Context, h StorageHost, prefix, after string, want ...str
 	var got []string
 	for key, err := range h.Scan(ctx, prefix, after) {
 		if err != nil {
-			return fmt.Errorf("Scan(%q, %q) = %w", prefix, after, err)
+			return wrong("Scan(%q, %q) = %w", prefix, after, err)
 		}
 		got = append(got, key)
 	}
 	if !slices.Equal(got, want) {
-		return fmt.Errorf("Scan(%q, %q) = %d keys %.200q, want %d %.200q", prefix, after, len(got), got, len(want), want)
+		return wrong("Scan(%q, %q) = %d keys %.200q, want %d %.200q", prefix, after, len(got), got, len(want), want)
 	}
 	return nil
 }
