@@ -58,7 +58,7 @@ var importTable = map[string]row{
 		test: []string{"github.com/stretchr/testify/require"},
 	},
 	"hosttest": {code: []string{""}},
-	"opencode": {code: []string{""}, test: []string{"github.com/stretchr/testify/require"}},
+	"opencode": {code: []string{""}, test: []string{"hosttest", "github.com/stretchr/testify/require"}},
 	// Tests alone, of everything together.
 	"opencode/livetest": {test: []string{"", "opencode", "hosttest", "memstore", "internal/scriptedmodel", "github.com/stretchr/testify/require"}},
 
