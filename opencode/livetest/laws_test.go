@@ -22,6 +22,7 @@ import (
 type proxy struct {
 	*httptest.Server
 	lose    func(*http.Request) bool // whether the answer is lost; the request arrives
+	hide    func(*http.Request) bool // whether the route is not there
 	dropped atomic.Int64
 }
 
@@ -31,8 +32,13 @@ func newProxy(tb testing.TB) *proxy {
 	target, err := url.Parse(live.url)
 	require.NoError(tb, err)
 	forward := httputil.NewSingleHostReverseProxy(target)
-	p := &proxy{lose: func(*http.Request) bool { return false }}
+	never := func(*http.Request) bool { return false }
+	p := &proxy{lose: never, hide: never}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.hide(r) {
+			http.NotFound(w, r)
+			return
+		}
 		if p.lose(r) {
 			forward.ServeHTTP(httptest.NewRecorder(), r)
 			p.dropped.Add(1)

@@ -3,13 +3,16 @@ package livetest_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/hosttest"
 	"github.com/teamchan/team/internal/scriptedmodel"
 	"github.com/teamchan/team/opencode"
 )
@@ -107,6 +110,25 @@ func TestSubagents(t *testing.T) {
 		t.Parallel()
 		id := session(t, h, opencode.NewSession{})
 		mark := "aborted child of " + string(id)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		begun, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			seen := make(map[string]bool)
+			for e := range h.Events(ctx) {
+				if e.Type == "server.connected" {
+					close(begun)
+				}
+				if e.Session == id {
+					seen[e.Type] = true
+				}
+				if seen["session.error"] && seen["session.idle"] {
+					close(ended)
+					return
+				}
+			}
+		}()
+		<-begun
 		begin(t, h, id, step{Calls: []call{task(mark, false, step{Text: "never", Delay: 30_000})}})
 		_, err := live.model.Wait(within(t, time.Minute), func(r scriptedmodel.Request) bool {
 			return len(r.Messages) > 0 && r.Messages[len(r.Messages)-1].Role == "user" && strings.HasPrefix(r.Messages[len(r.Messages)-1].Text, mark)
@@ -123,6 +145,11 @@ func TestSubagents(t *testing.T) {
 			}
 			return nil
 		})
+		select {
+		case <-ended: // an abort sends an error and an idle
+		case <-within(t, time.Minute).Done():
+			t.Fatal("session.error and session.idle did not both come")
+		}
 	})
 }
 
@@ -271,4 +298,65 @@ func TestHistory(t *testing.T) {
 			t.Fatalf("behind the last event the log has %v", e)
 		}
 	}
+}
+
+// The second API of 1.18 alone, as if the first were not there.
+func TestSecondAPI(t *testing.T) {
+	p := newProxy(t)
+	p.hide = func(r *http.Request) bool { return !strings.HasPrefix(r.URL.Path, "/api/") }
+	h := dial(t, p.URL)
+	require.Equal(t, opencode.V1API, h.Info().Generation)
+	ctx := within(t, time.Minute)
+	made, err := h.Create(ctx, opencode.NewSession{})
+	require.NoError(t, err)
+	s, err := h.Session(ctx, made.ID)
+	require.NoError(t, err)
+	require.Equal(t, live.dir, s.Directory)
+	_, err = h.Session(ctx, unknown)
+	require.ErrorIs(t, err, team.ErrNotFound)
+
+	got := make(chan team.Event, 100)
+	streams, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer close(got)
+		for e := range h.Follow(streams) { // Events alone: this stream may end by itself
+			if e.Session == made.ID {
+				got <- e
+			}
+		}
+	}()
+	eventually(t, func(context.Context) error {
+		if h.Stats().Connects == 0 {
+			return fmt.Errorf("there is no stream yet")
+		}
+		return nil
+	})
+	id := hosttest.NoteID(made.ID)
+	for range 2 {
+		m, err := h.Prompt(ctx, made.ID, opencode.Prompt{ID: id, Text: "hello"})
+		require.NoError(t, err)
+		require.Equal(t, id, m.ID)
+	}
+	_, err = h.Prompt(ctx, made.ID, opencode.Prompt{ID: id, Text: "another text"})
+	require.ErrorIs(t, err, team.ErrConflict)
+	eventually(t, func(context.Context) error {
+		all, err := h.Messages(ctx, made.ID, 0)
+		if err != nil || len(all) == 0 || all[0].Text() != "hello" {
+			return fmt.Errorf("%d messages, %v", len(all), err)
+		}
+		return nil
+	})
+	_, err = h.Context(ctx, made.ID)
+	require.NoError(t, err)
+	select {
+	case e := <-got:
+		require.True(t, strings.HasPrefix(e.Type, "session.next."), e.Type)
+	case <-ctx.Done():
+		t.Fatal("no event of the session came")
+	}
+	_, err = h.Interrupt(ctx, made.ID)
+	require.NoError(t, err)
+	_, err = h.Deliver(ctx, made.ID, team.Note{ID: id, Text: "t"})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
