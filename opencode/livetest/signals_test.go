@@ -98,6 +98,7 @@ func next(t *testing.T, h *opencode.Host, id team.SessionID) scriptedmodel.Reque
 }
 
 func TestSignals(t *testing.T) {
+	need(t)
 	t.Run("the model sees each once, in order, provenance first", func(t *testing.T) {
 		h := dial(t, "")
 		id := session(t, h, opencode.NewSession{})
