@@ -139,6 +139,11 @@ const (
 type Delivered struct {
 	ID   string // the host's inbox or message id
 	Text string // the text that the host holds under that id
+
+	// InConversation says that the text is in the conversation already, as on OpenCode
+	// 1.x, which has no inbox, and not only accepted. False: an inbox has it, or the host
+	// does not say.
+	InConversation bool
 }
 
 // InterruptVerdict is what a host answered to an interrupt.

@@ -3,9 +3,12 @@ package team
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -25,7 +28,7 @@ type RelayOptions struct {
 	Tries int
 
 	// Wake makes an idle session start to work on a signal. Without it the
-	// signal waits for the session's next turn.
+	// signal waits for the session's next turn. A note to be queued never wakes.
 	Wake bool
 }
 
@@ -42,8 +45,8 @@ const relayPrefix = "team/relay/"
 // is for hosts whose agents do not call Receive.
 //
 // A signal is settled when the host has answered that it holds the text, and not
-// before: then it is offered, with the host's id as evidence (see Status). What becomes
-// of it there, Observe, Confirm, AckID and a reply tell. The id under which it is
+// before: then it is offered, with the host's id as evidence, or delivered where the host
+// has no inbox (see Status). What becomes of it there, Observe, Confirm, AckID and a reply tell. The id under which it is
 // delivered is derived from the session and the signal, so that a repeated
 // delivery never doubles, and never lands in another session. A host that
 // fails is tried again after a pause that grows; after Tries, or at once if
@@ -228,8 +231,12 @@ func (r *relay) deliver(ctx context.Context, got Received) (err error) {
 	}()
 	note := Note{
 		ID: HostMessageID(got.Signal), Text: FormatSignal(r.c.secret, got.Signal), Description: got.Summary,
-		Metadata: map[string]string{"source": "team", "signal": string(got.ID), "from": string(got.From.Session), "kind": string(got.Kind)},
-		Delivery: got.Delivery, Wake: r.opts.Wake,
+		Delivery: got.Delivery, Wake: r.opts.Wake && !passive(got.Signal),
+	}
+	digest := sha256.Sum256([]byte(note.Text))
+	note.Metadata = map[string]string{
+		"source": "team", "signal": string(got.ID), "from": string(got.From.Session), "kind": string(got.Kind),
+		"seq": strconv.FormatUint(uint64(got.Seq), 10), "digest": hex.EncodeToString(digest[:]),
 	}
 	wait := r.opts.Pause
 	for try := 1; ; try++ {
@@ -258,7 +265,12 @@ func (r *relay) deliver(ctx context.Context, got Received) (err error) {
 		}
 		switch {
 		case err == nil:
-			return r.settle(ctx, got, VerdictAck, note, d.ID, nil)
+			if err := r.settle(ctx, got, VerdictAck, note, d.ID, nil); err != nil || !d.InConversation {
+				return err
+			}
+			// Events may have another id than the note's there, so it is noted now.
+			_, err := r.c.learn(context.WithoutCancel(ctx), r.session, note.ID, SignalDelivered, time.Time{}, "in the conversation as "+d.ID)
+			return err
 		case errors.Is(err, errRelayLost):
 			return err
 		case ctx.Err() != nil:
@@ -274,6 +286,9 @@ func (r *relay) deliver(ctx context.Context, got Received) (err error) {
 		wait = min(2*wait, time.Minute)
 	}
 }
+
+// passive reports whether a signal waits for an idle moment that somebody else brings about.
+func passive(s Signal) bool { return s.Kind == KindNote && s.Delivery == DeliveryQueue }
 
 // keep does something that takes long, and keeps the relay and the signal at hand
 // meanwhile. If they are lost all the same, it ends what is done.

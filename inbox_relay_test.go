@@ -2,6 +2,8 @@ package team_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -341,5 +343,57 @@ func TestRelayOwnersClockDoesNotCount(t *testing.T) {
 		host := new(notebook)
 		relayFor(t, c, host, time.Minute)
 		require.Equal(t, []string{"x"}, host.summaries())
+	})
+}
+
+// talker is a host without an inbox: what it takes is in the conversation, under an id of
+// its own.
+type talker struct{ notebook }
+
+func (h *talker) Deliver(ctx context.Context, to team.SessionID, note team.Note) (team.Delivered, error) {
+	d, err := h.notebook.Deliver(ctx, to, note)
+	d.ID, d.InConversation = "msg_of_the_host", err == nil
+	return d, err
+}
+
+func TestRelayToAHostWithoutInboxIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, nil)
+		sent := send(t, c, "tester", "lead", note("hello"))
+		host := new(talker)
+		relayFor(t, c, host, time.Minute)
+		st := state(t, c, sent)
+		require.Equal(t, team.SignalDelivered, st.State)
+		require.Equal(t, "in the conversation as msg_of_the_host", st.Evidence)
+	})
+}
+
+func TestRelayTellsTheHostWhatASignalIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, nil)
+		sent := send(t, c, "tester", "lead", note("hello"))
+		host := new(notebook)
+		relayFor(t, c, host, time.Minute)
+		digest := sha256.Sum256([]byte(host.notes[0].Text))
+		require.Equal(t, map[string]string{
+			"source": "team", "kind": "note", "from": "ses_tester", "signal": string(sent.ID),
+			"seq": fmt.Sprint(sent.Seq), "digest": hex.EncodeToString(digest[:]),
+		}, host.notes[0].Metadata)
+	})
+}
+
+func TestRelayNeverWakesForAPassiveNote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, nil)
+		passive := note("when you have time")
+		passive.Delivery = team.DeliveryQueue
+		send(t, c, "tester", "lead", passive)
+		send(t, c, "tester", "lead", note("now"))
+		host := new(notebook)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, c.Relay(ctx, host, "ses_lead", &team.RelayOptions{Wake: true}), context.DeadlineExceeded)
+		require.False(t, host.notes[0].Wake)
+		require.True(t, host.notes[1].Wake)
 	})
 }

@@ -69,7 +69,7 @@ func (p sessionPort) Deliver(ctx context.Context, to team.SessionID, note team.N
 	in.Synthetic, in.Delivery = true, ""
 	if note.ID == "" {
 		item, err := p.h.Session.Prompt(ctx, string(to), in)
-		return team.Delivered{ID: item.ID, Text: item.Text()}, err
+		return team.Delivered{ID: item.ID, Text: item.Text(), InConversation: err == nil}, err
 	}
 	p.h.noteMu.Lock()
 	defer p.h.noteMu.Unlock()
@@ -85,12 +85,12 @@ func (p sessionPort) Deliver(ctx context.Context, to team.SessionID, note team.N
 	case err == nil && was.Session != string(to):
 		return team.Delivered{}, &ConflictError{note.ID, "belongs to a message of another session"}
 	case err == nil:
-		return team.Delivered{ID: was.ID, Text: was.Text()}, nil
+		return team.Delivered{ID: was.ID, Text: was.Text(), InConversation: true}, nil
 	case !errors.Is(err, team.ErrNotFound):
 		return team.Delivered{}, err
 	}
 	item, err := p.h.Session.Prompt(ctx, string(to), in)
-	return team.Delivered{ID: item.ID, Text: item.Text()}, err
+	return team.Delivered{ID: item.ID, Text: item.Text(), InConversation: err == nil}, err
 }
 
 func (p sessionPort) Interrupt(ctx context.Context, id team.SessionID) (team.InterruptVerdict, error) {

@@ -245,7 +245,7 @@ func TestPorts(t *testing.T) {
 		note := team.Note{ID: "msg_0123456789abABCDEFGHIJKLMN", Text: "first", Description: "d", Metadata: map[string]string{"k": "v"}, Delivery: team.DeliverySteer}
 		got, err := s.Deliver(t.Context(), id, note)
 		require.NoError(t, err)
-		require.Equal(t, team.Delivered{ID: note.ID, Text: "first"}, got)
+		require.Equal(t, team.Delivered{ID: note.ID, Text: "first", InConversation: p.Name == fakehost.V1_18.Name}, got)
 		note.Text = "second"
 		got, err = s.Deliver(t.Context(), id, note)
 		require.NoError(t, err)

@@ -152,7 +152,7 @@ func (h *Host) held(ctx context.Context, to team.SessionID, message, part string
 	}
 	for _, p := range o.list("parts") {
 		if p := decode(p); p.text("id") == part {
-			return team.Delivered{ID: message, Text: p.text("text")}, nil
+			return team.Delivered{ID: message, Text: p.text("text"), InConversation: true}, nil
 		}
 	}
 	return team.Delivered{}, fmt.Errorf("%w: message %s has no part %s", team.ErrNotFound, message, part)
