@@ -420,3 +420,7 @@ func invalidAt(s string) int {
 	}
 	return -1
 }
+
+// stringOf returns p as a string without a copy, for readers that are done with it
+// before p changes.
+func stringOf(p []byte) string { return unsafe.String(unsafe.SliceData(p), len(p)) }

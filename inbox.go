@@ -59,6 +59,10 @@ type SignalOptions struct {
 	// for an answer. Nil lets everybody signal.
 	Permissions Permissions
 
+	// Offload takes the bodies of signals over the cap: such a signal is sent
+	// without its body and with a reference to it. Nil refuses them.
+	Offload *Offload
+
 	// Trace is told of every write, also of those that were refused: a Trail's
 	// Record, for example. Nil is nobody. It is called in the caller's goroutine.
 	Trace func(context.Context, TraceEvent)
@@ -110,11 +114,13 @@ type Signal struct {
 	Seq  Seq       `json:"seq,omitempty"`
 }
 
-// A Ref leads to a file that a signal is about: an entry of a board.
+// A Ref leads to a file that a signal is about: an entry of a board, or a text
+// that was offloaded.
 type Ref struct {
 	Path   string `json:"path"` // absolute
 	SHA256 string `json:"sha256"`
-	Size   int64  `json:"size"` // of the file, in bytes
+	Size   int64  `json:"size"`             // of the file, in bytes
+	Handle Handle `json:"handle,omitempty"` // of an offloaded text, for Offload.Fetch
 }
 
 // A SignalChannel carries signals between the sessions of a team: one inbox for
@@ -153,7 +159,7 @@ func OpenSignals(ctx context.Context, store Store, opts *SignalOptions) (*Signal
 			Advice: "NoLimit turns a limit off"})
 	}
 	var err error
-	c.secret, err = loadSecret(ctx, store)
+	c.secret, err = loadSecret(ctx, store, secretRecord)
 	if err != nil {
 		return nil, edge("inbox.open", "", err)
 	}
@@ -173,7 +179,13 @@ type Sent struct {
 // their parents. When it returns nil, the signal
 // is stored, behind all that were sent to this inbox before.
 //
-// A summary and body over the cap are ErrTooLarge, a full inbox ErrLimit; to
+// Over the cap the body is spilled, if the channel has an Offload: it is a file
+// before the signal is stored, and the signal has no body but a Ref with its path
+// and its handle as the last one. The signal under a Key is the one that was passed,
+// so that a repeated Send is a replay of it, though it was spilled. A file whose
+// signal was refused in the end is for Collect.
+//
+// A summary and body over the cap are otherwise ErrTooLarge, a full inbox ErrLimit; to
 // leading to nobody, or to several, is a *RecipientError; a key that was used for
 // another signal is ErrConflict; a malformed signal is ErrInvalid; one to whom the
 // caller may not send is ErrDenied. Nothing was sent
@@ -243,8 +255,9 @@ func (c *SignalChannel) prepare(ctx context.Context, to []string, s Signal) (_ S
 		s.Expires = s.Expires.UTC().Truncate(time.Millisecond)
 	}
 	setDefault(&s.Epoch, c.opts.Epoch)
-	if err := c.check(s); err != nil {
-		return s, nil, nil, err
+	tooLong := c.check(s)
+	if tooLong != nil && !c.maySpill(s, tooLong) {
+		return s, nil, nil, tooLong
 	}
 	if late, err = c.late(ctx, s); err == nil && s.Key == "" {
 		err = late
@@ -255,6 +268,9 @@ func (c *SignalChannel) prepare(ctx context.Context, to []string, s Signal) (_ S
 	sessions, err := c.resolve(ctx, caller.Session, to)
 	if err == nil {
 		err = c.permit(ctx, caller.Session, sessions)
+	}
+	if err == nil && tooLong != nil && late == nil {
+		s, err = c.spill(ctx, s)
 	}
 	return s, sessions, late, err
 }
@@ -288,6 +304,7 @@ func (c *SignalChannel) permit(ctx context.Context, from SessionID, to []Session
 }
 
 func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sent, []Item, error) {
+	passed := s
 	s, sessions, late, err := c.prepare(ctx, to, s)
 	if err != nil {
 		return nil, nil, err
@@ -296,7 +313,7 @@ func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sen
 	batches := make([]Batch, len(sessions))
 	for i, session := range sessions {
 		s.ID, s.To = newSignalID(), session
-		if items[i], err = c.encode(s); err != nil {
+		if items[i], err = c.encode(s, passed); err != nil {
 			return nil, nil, err
 		}
 		batches[i] = Batch{Queue: inboxQueue(session), Items: items[i : i+1], Max: max(c.opts.MaxPending, 0)}
@@ -420,7 +437,7 @@ func (s Signal) check() error {
 	}
 	for _, r := range s.Refs {
 		if !filepath.IsAbs(r.Path) || !utf8.ValidString(r.Path) || strings.IndexFunc(r.Path, breaksLine) >= 0 ||
-			len(r.SHA256) != 64 || strings.Trim(r.SHA256, "0123456789abcdef") != "" || r.Size < 0 {
+			len(r.SHA256) != 64 || strings.Trim(r.SHA256, "0123456789abcdef") != "" || r.Size < 0 || r.Handle != "" && !r.Handle.valid() {
 			return bad("reference", "is not an absolute path with the SHA-256 and the size of a file")
 		}
 	}
@@ -461,8 +478,9 @@ func isWord(s string) bool {
 // breaksLine reports whether r can end a line or command a terminal.
 func breaksLine(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 
-// encode makes the item that stores s.
-func (c *SignalChannel) encode(s Signal) (Item, error) {
+// encode makes the item that stores s, of which the caller passed the body and the
+// references.
+func (c *SignalChannel) encode(s, passed Signal) (Item, error) {
 	data, err := json.Marshal(s)
 	if err != nil {
 		return Item{}, err
@@ -480,7 +498,7 @@ func (c *SignalChannel) encode(s Signal) (Item, error) {
 		Delivery Delivery  `json:"delivery"`
 		Expires  time.Time `json:"expires"`
 		Epoch    string    `json:"epoch,omitempty"`
-	}{s.From.Role, s.Kind, s.Summary, s.Body, s.Refs, s.ReplyTo, s.Delivery, s.Expires, s.Epoch})
+	}{s.From.Role, s.Kind, s.Summary, passed.Body, passed.Refs, s.ReplyTo, s.Delivery, s.Expires, s.Epoch})
 	if err != nil {
 		return Item{}, err
 	}

@@ -27,22 +27,22 @@ func (SignalSecret) GoString() string { return "SignalSecret(hidden)" }
 
 const secretRecord = "team/signal-secret"
 
-// loadSecret returns the secret in store, and makes it if there is none.
-func loadSecret(ctx context.Context, store Records) (SignalSecret, error) {
+// loadSecret returns the secret in a record, and makes it if there is none.
+func loadSecret(ctx context.Context, store Records, record string) (SignalSecret, error) {
 	var key SignalSecret
 	for {
-		r, err := store.Get(ctx, secretRecord)
+		r, err := store.Get(ctx, record)
 		switch {
 		case err == nil && len(r.Value) == len(key):
 			return SignalSecret(r.Value), nil
 		case err == nil:
-			return key, fmt.Errorf("%w: the signal secret has %d bytes, want %d; delete the record %q to make a new one",
-				ErrCorrupt, len(r.Value), len(key), secretRecord)
+			return key, fmt.Errorf("%w: the secret has %d bytes, want %d; delete the record %q to make a new one",
+				ErrCorrupt, len(r.Value), len(key), record)
 		case !errors.Is(err, ErrNotFound):
 			return key, err
 		}
 		rand.Read(key[:])
-		if _, err = store.Put(ctx, secretRecord, key[:], ""); err == nil {
+		if _, err = store.Put(ctx, record, key[:], ""); err == nil {
 			return key, nil
 		} else if !errors.Is(err, ErrConflict) {
 			return key, err
@@ -59,6 +59,7 @@ const (
 	frameShut = "\n</team_signal>"
 	tagStart  = ` tag="`
 	tagEnd    = `">`
+	refHandle = ", handle "
 )
 
 // FormatSignal renders s for the context of the session that receives it: first
@@ -112,6 +113,10 @@ func frame(s Signal) (head, rest string) {
 		escapeTo(&b, r.Path, true)
 		fmt.Fprintf(&b, " (%d bytes, sha256 ", r.Size)
 		escapeTo(&b, r.SHA256, true)
+		if r.Handle != "" {
+			b.WriteString(refHandle)
+			escapeTo(&b, string(r.Handle), true)
+		}
 		b.WriteByte(')')
 	}
 	if s.Body != "" {
@@ -213,7 +218,9 @@ func readFrame(text string) (s Signal, tag string, ok bool) {
 			var r Ref
 			if i := strings.LastIndex(value, " ("); i >= 0 {
 				size, digest, _ := strings.Cut(strings.TrimSuffix(value[i+len(" ("):], ")"), " bytes, sha256 ")
+				digest, handle, _ := strings.Cut(digest, refHandle)
 				r.Size, _ = strconv.ParseInt(size, 10, 64)
+				r.Handle = Handle(unescape(handle))
 				r.SHA256, r.Path = unescape(digest), unescape(value[:i])
 			}
 			s.Refs = append(s.Refs, r)

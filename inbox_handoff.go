@@ -124,7 +124,7 @@ func (c *SignalChannel) handOff(ctx context.Context, board *Board, h Handoff) (H
 	if err := c.check(s); err != nil {
 		return HandedOff{}, err
 	}
-	item, err := c.encode(s)
+	item, err := c.encode(s, s)
 	if err != nil {
 		return HandedOff{}, err
 	}

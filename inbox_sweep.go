@@ -29,9 +29,10 @@ type SignalSweepOptions struct {
 	Alive func(context.Context, SessionID) (bool, error)
 }
 
-// The reasons that only a sweep of a SignalChannel has, of a removal and of keeping.
+// The reasons that a sweep of a SignalChannel has beside a board's, of a removal (as a
+// collection of an Offload) and of keeping.
 const (
-	SweepForgotten SweepReason = "forgotten" // the store has forgotten the signal that it is about
+	SweepForgotten SweepReason = "forgotten" // a record of a signal that the store has forgotten, or of what was collected 90 days ago
 	SweepNeeded    SweepReason = "needed"    // a signal that is not settled needs it
 )
 

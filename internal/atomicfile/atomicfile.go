@@ -94,6 +94,15 @@ func (a *File) WriteString(s string) error {
 	return err
 }
 
+// Write adds to the content.
+func (a *File) Write(p []byte) (int, error) {
+	if err := a.step.Before("write", a.temp); err != nil {
+		n, _ := a.f.Write(p[:len(p)/2]) // a full disk takes a part
+		return n, err
+	}
+	return a.f.Write(p)
+}
+
 // Sync makes the content durable and the file's time mtime, to the second.
 func (a *File) Sync(mtime time.Time) error {
 	a.mtime = mtime

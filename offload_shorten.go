@@ -1,0 +1,359 @@
+package team
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/teamchan/team/internal/atomicfile"
+)
+
+// A Source says where a text comes from. The zero value is fine.
+type Source struct {
+	// Name is the name or path of the file that the text is from, if it is from
+	// one. Its extension decides the class.
+	Name string
+
+	// Class is what the text is, if the caller knows. Empty lets the name decide,
+	// and then the content.
+	Class Class
+
+	// Agent is who will read the preview: the hint names its tools.
+	Agent string
+}
+
+// A Shortened text is what takes a text's place.
+type Shortened struct {
+	// Text is what the context gets: the text itself, or its preview with what was
+	// cut, the path, the handle and a hint. It is never empty unless the text was.
+	Text string
+
+	Handle Handle // empty if the text was not offloaded
+	Path   string // of the file, absolute; empty like Handle
+	SHA256 string // of the whole text; empty like Handle
+
+	Class  Class
+	Size   int64 // of the whole text, in bytes
+	Tokens int   // of the whole text; zero if nobody had to count
+	Shown  int64 // bytes of the text that are in the preview
+
+	Replayed  bool // the same text was offloaded before: the same handle
+	TakenOver bool // the whole text comes from a file in which the host kept it
+
+	// Failed is why the text is cut but not offloaded: the folder or the index
+	// did not take it. Text says so.
+	Failed error
+}
+
+// Cut reports whether Text is less than the whole.
+func (s Shortened) Cut() bool { return s.Handle != "" || s.Failed != nil }
+
+// Ref returns a reference to the whole text for a signal.
+func (s Shortened) Ref() Ref {
+	return Ref{Path: s.Path, SHA256: s.SHA256, Size: s.Size, Handle: s.Handle}
+}
+
+// ShortenText returns text as it is if it is below the threshold of its class, and
+// otherwise stores it and returns a preview. A text that this folder has shortened or
+// fetched already, and that nobody changed, is returned as it is.
+//
+// When the text was offloaded, the file is on disk, byte for byte, whatever the
+// bytes are. If it could not be stored, Text is the beginning and the end, at most
+// as long as the threshold allows, and says so; Failed has the reason. An error is
+// about a malformed Source only.
+func (o *Offload) ShortenText(ctx context.Context, text string, src Source) (Shortened, error) {
+	if err := src.check(); err != nil {
+		return Shortened{}, edge("offload.shorten", src.Name, err)
+	}
+	return o.shorten(ctx, text, src, ""), nil
+}
+
+// ShortenReader is ShortenText for what r reads, of any length, in constant memory:
+// a stream that is no longer than a preview's threshold is returned as Text, a
+// longer one is written to the folder while it is read. A stream over 1 MiB is
+// offloaded whatever the threshold. An error of r ends the call, and nothing is
+// offloaded. If the folder cannot take the stream, it is read to its end all the
+// same, for the end of the preview.
+func (o *Offload) ShortenReader(ctx context.Context, r io.Reader, src Source) (Shortened, error) {
+	err := src.check()
+	var s Shortened
+	if err == nil {
+		s, err = o.shortenReader(ctx, r, src)
+	}
+	return s, edge("offload.shorten", src.Name, err)
+}
+
+func (s Source) check() error {
+	if s.Class != "" && !slices.Contains(classes, s.Class) {
+		return &InvalidError{What: "class", Why: "is none of the Class constants", Offset: -1, Advice: "leave it empty"}
+	}
+	return nil
+}
+
+// shorten is ShortenText. A note goes into the preview as a line of its own.
+func (o *Offload) shorten(ctx context.Context, text string, src Source, note string) Shortened {
+	s := Shortened{Text: text, Size: int64(len(text)), Class: src.Class}
+	if s.Class == "" {
+		s.Class = classOf(src.Name, bytesOf(text[:min(len(text), sampleBytes)]))
+	}
+	threshold := o.opts.Thresholds[s.Class]
+	switch {
+	case threshold == NoLimit || len(text) < threshold: // no token is shorter than a byte
+		return s
+	case len(text) < max(threshold, o.budget(s.Class)+frameTokens)*maxTokenBytes:
+		s.Tokens = EstimateTokens(text)
+		if s.Tokens < threshold || s.Tokens <= o.previewCost(s, src, note) {
+			return s
+		}
+	}
+	if o.tagged(text) {
+		o.counts.add(&o.counts.marked)
+		return s
+	}
+	return o.offload(ctx, text, s, src, note)
+}
+
+// budget is what a preview may cost.
+func (o *Offload) budget(c Class) int {
+	if c == ClassReport {
+		return o.opts.ReportTokens
+	}
+	return o.opts.PreviewTokens
+}
+
+// frameTokens is what stands behind a preview at most, as a rule.
+const frameTokens = 256
+
+// previewCost is what the preview of a text may cost, with all that is behind it: a
+// text that costs no more than that stays.
+func (o *Offload) previewCost(s Shortened, src Source, note string) int {
+	id := strings.Repeat("w", offloadHandleIDLength)
+	r := &offloadRecord{id: id, File: id + fileExtensions[s.Class], Class: s.Class, Size: s.Size, Lines: s.Size, Tokens: s.Tokens}
+	return o.budget(s.Class) + EstimateTokens(o.wholeText(r, "", 0, src, note))
+}
+
+// offload stores a text that is too large, and makes its preview meanwhile.
+func (o *Offload) offload(ctx context.Context, text string, s Shortened, src Source, note string) Shortened {
+	sk := newSketch(s.Class, s.Tokens == 0)
+	var body string
+	var shown int64
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		_, _ = sk.Write(bytesOf(text))
+		sk.done()
+		body, shown = sk.preview(o.budget(sk.class))
+	})
+	render := func(r *offloadRecord) (string, int) {
+		reading.Wait()
+		setDefault(&s.Tokens, sk.tokens)
+		r.Lines, r.Tokens = sk.lineCount(), s.Tokens
+		whole := o.wholeText(r, body, shown, src, note)
+		return whole, EstimateTokens(whole)
+	}
+	out, replaced, replayed, err := o.keep(ctx, text, s, src, render)
+	reading.Wait()
+	setDefault(&s.Tokens, sk.tokens)
+	s.Shown, s.Replayed = shown, replayed
+	return o.finish(ctx, s, sk, out, replaced, src, err)
+}
+
+// keep finds a text in the folder, or puts it there.
+func (o *Offload) keep(ctx context.Context, text string, s Shortened, src Source, render rendering) (r *offloadRecord, replaced string, replayed bool, err error) {
+	sum := hexDigest(bytesOf(text))
+	r, replaced, prev, err := o.known(ctx, sum, s.Size, render)
+	if err != nil || r != nil {
+		return r, replaced, err == nil, err
+	}
+	f, err := o.create(func(f *atomicfile.File) error { return f.WriteString(text) })
+	if err != nil {
+		return nil, "", false, err
+	}
+	defer f.Close()
+	return o.publish(ctx, o.newRecord(ctx, s, src, sum), f, prev, render)
+}
+
+func (o *Offload) newRecord(ctx context.Context, s Shortened, src Source, sum string) *offloadRecord {
+	by, _ := CallerFrom(ctx)
+	now := time.Now().UnixMilli()
+	name := src.Name
+	if len(name) > maxOffloadNameBytes || checkLine("name", name) != nil {
+		name = "" // it is for people, and not worth a failure
+	}
+	return &offloadRecord{SHA256: sum, Size: s.Size, Class: s.Class, Name: name, By: by, At: now, Used: now}
+}
+
+// finish completes what became of a text that was too large, and tells of it.
+func (o *Offload) finish(ctx context.Context, s Shortened, sk *sketch, r *offloadRecord, replaced string, src Source, err error) Shortened {
+	event := TraceEvent{Op: "offload.store", Size: s.Size}
+	if err != nil {
+		o.trace(ctx, event, err)
+		s.Failed = edge("offload.shorten", src.Name, err)
+		s.Text, s.Shown = o.degraded(s, sk, err)
+		o.counts.degrade(s.Failed)
+		return s
+	}
+	s.Handle, s.Path, s.SHA256, s.Text = r.handle(), o.abs(r.File), r.SHA256, replaced
+	event.ID, event.SHA256 = string(s.Handle), s.SHA256
+	if s.Replayed {
+		event.Outcome = "replayed"
+	}
+	o.trace(ctx, event, nil)
+	// What the model sees instead: a second line, since a line has one digest.
+	o.trace(ctx, TraceEvent{Op: "offload.shorten", ID: string(s.Handle), Size: int64(len(replaced)), SHA256: hexDigest(bytesOf(replaced))}, nil)
+	o.counts.add(&o.counts.shortened)
+	return s
+}
+
+// wholeText is a preview with all that belongs behind it.
+func (o *Offload) wholeText(r *offloadRecord, body string, shown int64, src Source, note string) string {
+	var tools AgentTools
+	if o.opts.Tools != nil {
+		tools = o.opts.Tools(src.Agent)
+	}
+	text, end := closingTags(body)
+	if text != "" {
+		text += "\n"
+	}
+	text += fmt.Sprintf("[%s, %d bytes, %d lines, about %d tokens; %d bytes of it are not shown]\n[all of it: %s = %s]\n",
+		r.Class, r.Size, r.Lines, r.Tokens, r.Size-shown, o.abs(r.File), r.handle())
+	if note != "" {
+		text += "[" + note + "]\n"
+	}
+	if hint := tools.hint(); hint != "" {
+		text += "[to read more: " + hint + "]\n"
+	}
+	return o.tag(text, end)
+}
+
+// hint says how to read more, with the tools that there are.
+func (t AgentTools) hint() string {
+	hint := ""
+	add := func(name, what string) {
+		if name == "" {
+			return
+		}
+		if hint != "" {
+			hint += ", or "
+		}
+		hint += oneName(name) + " " + what
+	}
+	add(t.Fetch, "with the handle, by lines, bytes, pattern or JSON path")
+	add(t.Grep, "in the file")
+	add(t.Read, "a part of the file")
+	return hint
+}
+
+// oneName is a tool's name, or nothing that could be taken for more.
+func oneName(name string) string { return cutHead(quoteName(name), 40) }
+
+// degraded is what stands in for a text that could not be stored.
+func (o *Offload) degraded(s Shortened, sk *sketch, why error) (text string, shown int64) {
+	for budget := max(o.opts.Thresholds[s.Class]*9/10, o.budget(s.Class)); ; budget = budget * 3 / 4 {
+		body, shown := sk.ends(budget, "")
+		text := fmt.Sprintf("%s\n[%s, %d bytes, %d lines; %d bytes of it are cut and could not be kept (%s): to see them, run the tool again and ask for less]\n",
+			body, s.Class, s.Size, sk.lineCount(), s.Size-shown, kindOf(why))
+		if EstimateTokens(text) <= max(o.opts.Thresholds[s.Class], o.budget(s.Class)+40) || budget < 10 {
+			return o.tag(text, ""), shown
+		}
+	}
+}
+
+// shortenReader reads as much as may stay inline before it decides.
+func (o *Offload) shortenReader(ctx context.Context, r io.Reader, src Source) (Shortened, error) {
+	first := make([]byte, 0, sampleBytes)
+	limit := sampleBytes
+	class := src.Class
+	for eof := false; ; {
+		n := 0
+		var err error
+		for len(first) < limit && err == nil {
+			if len(first) == cap(first) {
+				first = slices.Grow(first, min(limit, 2*cap(first))-len(first))
+			}
+			n, err = r.Read(first[len(first):min(cap(first), limit)])
+			first = first[:len(first)+n]
+			if ctx.Err() != nil {
+				return Shortened{}, ctx.Err()
+			}
+		}
+		if err == io.EOF {
+			eof = true
+		} else if err != nil {
+			return Shortened{}, err
+		}
+		if eof {
+			return o.shorten(ctx, string(first), src, ""), nil
+		}
+		if class == "" {
+			class = classOf(src.Name, first)
+		}
+		inline := inlineStream
+		if t := o.opts.Thresholds[class]; t != NoLimit {
+			inline = min(t*maxTokenBytes, inlineStream)
+		}
+		if limit >= inline {
+			break
+		}
+		limit = inline
+	}
+	return o.offloadStream(ctx, first, r, class, src)
+}
+
+// offloadStream is offload for what begins with first and goes on in r.
+func (o *Offload) offloadStream(ctx context.Context, first []byte, r io.Reader, class Class, src Source) (Shortened, error) {
+	s := Shortened{Class: class}
+	sk := newSketch(class, true)
+	hash := sha256.New()
+	f, failed := o.create(func(f *atomicfile.File) error { return nil })
+	if f != nil {
+		defer f.Close()
+	}
+	piece := first
+	buf := make([]byte, 128<<10)
+	for {
+		_, _ = hash.Write(piece)
+		_, _ = sk.Write(piece)
+		if failed == nil {
+			_, failed = f.Write(piece)
+		}
+		n, err := io.ReadAtLeast(r, buf, len(buf))
+		if ctx.Err() != nil {
+			return Shortened{}, ctx.Err()
+		}
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return Shortened{}, err
+		}
+		if piece = buf[:n]; n == 0 {
+			break
+		}
+	}
+	sk.done()
+	s.Size, s.Tokens = sk.size, sk.tokens
+	var body string
+	body, s.Shown = sk.preview(o.budget(class))
+	sum := hex.EncodeToString(hash.Sum(nil))
+	render := func(r *offloadRecord) (string, int) {
+		r.Lines, r.Tokens = sk.lineCount(), s.Tokens
+		whole := o.wholeText(r, body, s.Shown, src, "")
+		return whole, EstimateTokens(whole)
+	}
+	var out *offloadRecord
+	var replaced string
+	var prev Version
+	err := failed
+	if err == nil {
+		out, replaced, prev, err = o.known(ctx, sum, s.Size, render)
+		s.Replayed = out != nil
+	}
+	if err == nil && out == nil {
+		out, replaced, s.Replayed, err = o.publish(ctx, o.newRecord(ctx, s, src, sum), f, prev, render)
+	}
+	return o.finish(ctx, s, sk, out, replaced, src, err), nil
+}
