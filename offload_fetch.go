@@ -64,7 +64,7 @@ type Fetched struct {
 const (
 	maxBudget     = 1 << 26 // tokens: more than any context has
 	maxGrepBytes  = 1000
-	maxGrepSize   = 400 // instructions of the compiled expression
+	maxGrepSize   = 250 // instructions of the compiled expression
 	grepLine      = 64 << 10
 	grepOverlap   = 1 << 10
 	grepShown     = 400 // bytes of a line that is longer
@@ -99,11 +99,14 @@ func (o *Offload) Fetch(ctx context.Context, h Handle, opts FetchOptions) (Fetch
 	return f, nil
 }
 
+// fetchedHead begins what FormatFetched renders.
+const fetchedHead = "[part of "
+
 // FormatFetched renders a part for a context: first what it is, then the text. It
 // carries a tag, so that no Offload on this folder takes it for a new text. What is
 // not UTF-8 is replaced by U+FFFD.
 func (o *Offload) FormatFetched(f Fetched) string {
-	head := fmt.Sprintf("[part of %s: %s, %d bytes, %d lines in all", f.Handle, f.Class, f.Size, f.Lines)
+	head := fmt.Sprintf(fetchedHead+"%s: %s, %d bytes, %d lines in all", f.Handle, f.Class, f.Size, f.Lines)
 	switch next := f.Next; {
 	case f.Matches > 0:
 		head += fmt.Sprintf("; %d matches so far", f.Matches)

@@ -106,7 +106,7 @@ type jsonOpen struct {
 
 func (j *jsonFinder) key(quoted []byte, long bool) {
 	j.name = ""
-	if n := len(j.open); !long && j.open[n-1].matched {
+	if in := j.open[len(j.scan.stack)-1]; !long && in.matched {
 		j.name, _ = unquoteJSON(quoted)
 	}
 }

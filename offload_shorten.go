@@ -78,7 +78,7 @@ func (o *Offload) ShortenText(ctx context.Context, text string, src Source) (Sho
 // ShortenReader is ShortenText for what r reads, of any length, in constant memory:
 // a stream that is no longer than a preview's threshold is returned as Text, a
 // longer one is written to the folder while it is read. A stream over 1 MiB is
-// offloaded whatever the threshold. An error of r ends the call, and nothing is
+// offloaded whatever the threshold, also if Fetch returned it. An error of r ends the call, and nothing is
 // offloaded. If the folder cannot take the stream, it is read to its end all the
 // same, for the end of the preview.
 func (o *Offload) ShortenReader(ctx context.Context, r io.Reader, src Source) (Shortened, error) {
@@ -297,6 +297,9 @@ func (o *Offload) shortenReader(ctx context.Context, r io.Reader, src Source) (S
 		inline := inlineStream
 		if t := o.opts.Thresholds[class]; t != NoLimit {
 			inline = min(t*maxTokenBytes, inlineStream)
+		}
+		if strings.HasPrefix(string(first[:min(len(first), len(fetchedHead))]), fetchedHead) {
+			inline = inlineStream // it may have a tag, at its end
 		}
 		if limit >= inline {
 			break
