@@ -73,13 +73,17 @@ func Create(root *os.Root, dir string, step Step) (*File, error) {
 		}
 		ok, err := filelock.Try(f)
 		if ok || errors.Is(err, errors.ErrUnsupported) {
-			return file, nil
+			if now, serr := root.Lstat(temp); serr == nil && os.SameFile(now, file.own) {
+				return file, nil
+			}
+			err = nil
 		}
 		file.Close()
 		if err != nil {
 			return nil, err
 		}
-		// A sweep took it for a leftover in the instant before the lock.
+		// A sweep took it for a leftover in the instant before the lock: it holds
+		// the lock, or is done already.
 	}
 	return nil, fmt.Errorf("%w: no temporary file could be made in %s; try again", fs.ErrExist, dir)
 }
