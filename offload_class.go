@@ -251,8 +251,8 @@ func delimiterOf(lines [][]byte) byte {
 		return 0
 	}
 	for _, d := range []byte(",\t;|") {
-		n := bytes.Count(lines[0], []byte{d})
-		same := n > 0
+		n := columns(lines[0], d) - 1
+		same := n > 0 && !likeProse(lines, d)
 		for _, line := range lines[:min(len(lines), 8)] {
 			if columns(line, d) != n+1 {
 				same = false
@@ -264,6 +264,17 @@ func delimiterOf(lines [][]byte) byte {
 		}
 	}
 	return 0
+}
+
+// likeProse reports whether most delimiters have a space behind them, as commas in
+// sentences do.
+func likeProse(lines [][]byte, d byte) bool {
+	spaced, all := 0, 0
+	for _, line := range lines[:min(len(lines), 8)] {
+		all += bytes.Count(line, []byte{d})
+		spaced += bytes.Count(line, []byte{d, ' '})
+	}
+	return 2*spaced > all
 }
 
 // columns counts the columns of one row. A delimiter in quotes is none.
