@@ -121,6 +121,9 @@ func isJSON(sample []byte) bool {
 // heading or in bold, since a preview keeps such a line and nothing depends on it.
 func skeletonLabel(line []byte) string {
 	line = bytes.TrimLeft(line[:min(len(line), 64)], "#*_ \t")
+	if len(line) == 0 || bytes.IndexByte([]byte("SCFEH"), line[0]&^0x20) < 0 {
+		return "" // nearly all
+	}
 	label, _ := labelOf(string(bytes.ReplaceAll(line, []byte("*"), nil)))
 	return label
 }
@@ -230,7 +233,7 @@ func isCode(lines [][]byte) bool {
 			continue
 		}
 		full++
-		if signatureOf(line) != "" {
+		if signatureOf(line) != nil {
 			signatures++
 		}
 		switch line[len(line)-1] {

@@ -111,20 +111,28 @@ func (j *jsonScanner) inString(p []byte) (n int, closed bool) {
 			n++
 			continue
 		}
+		// Most strings are short; a long one is worth a search.
+		for short := min(len(p), n+32); n < short && p[n] != '"' && p[n] != '\\'; n++ {
+		}
+		if n == len(p) {
+			return n, false
+		}
+		switch p[n] {
+		case '"':
+			return n + 1, true
+		case '\\':
+			j.escaped = true
+			n++
+			continue
+		}
 		k := bytes.IndexByte(p[n:], '"')
 		if k < 0 {
 			k = len(p) - n
 		}
 		if b := bytes.IndexByte(p[n:n+k], '\\'); b >= 0 {
-			n += b + 1
-			j.escaped = true
-			continue
+			k = b
 		}
 		n += k
-		if n == len(p) {
-			return n, false
-		}
-		return n + 1, true
 	}
 	return n, false
 }
@@ -150,12 +158,22 @@ func (j *jsonScanner) closeString(i int) {
 }
 
 func (j *jsonScanner) closeScalar(i int) error {
-	if j.long || !json.Valid(j.text) {
+	if j.long || !isDigits(j.text) && !json.Valid(j.text) {
 		return j.bad("has a word that is none of its own", max(0, i-len(j.text)))
 	}
 	j.inside = 0
 	j.ended(i)
 	return nil
+}
+
+// isDigits reports whether a number is one of the many that need no closer look.
+func isDigits(s []byte) bool {
+	for _, c := range s {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(s) == 1 || s[0] != '0'
 }
 
 // ended is called behind every value.

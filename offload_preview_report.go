@@ -10,12 +10,13 @@ import (
 // A reportShape keeps the lines of a report that matter: its skeleton and its
 // tables, then headings, points, and prose as far as there is room.
 type reportShape struct {
-	kept  [priorities][]reportLine
-	bytes [priorities]int
-	table int // number of the table that is being read, zero outside
-	count int // tables so far
-	last  []reportLine
-	prev  reportLine // the line before, in case it is the head of a table
+	kept   [priorities][]reportLine
+	bytes  [priorities]int
+	table  int                        // number of the table that is being read, zero outside
+	tables int                        // so far
+	ends   [reportLastLines]reportEnd // the last lines, in a ring
+	full   int                        // lines that are not empty
+	row    int64                      // the number of the last line that looks like a row of a table
 
 	blank, blankRaw int64 // empty lines just before, and their bytes
 }
@@ -41,9 +42,16 @@ type reportLine struct {
 	text  string
 	raw   int64 // bytes of the text that it shows, its end included
 	table int
+	cost  int   // in tokens, its mark and its end included
 	cut   int64 // bytes that are missing at its end, without its line end
 
 	blank, blankRaw int64 // empty lines just before it, and their bytes
+}
+
+// A reportEnd is one of the last lines, in a buffer that is used again.
+type reportEnd struct {
+	reportLine
+	buf []byte
 }
 
 // mark says what is missing at the end of a line that is cut, but for the bytes of
@@ -58,34 +66,34 @@ func (l reportLine) mark(end int64) string {
 func (r *reportShape) lines() []string { return nil } // see render
 
 func (r *reportShape) line(n int64, line []byte, full int64) {
-	l := reportLine{n: n, text: string(line[:min(len(line), reportLineBytes)]), raw: full + 1}
-	if full > reportLineBytes {
-		l.text = l.text[:clusterBefore(l.text, reportLineBytes-3)]
-		l.raw = int64(len(l.text))
-		l.cut = full - l.raw
-	}
 	trimmed := bytes.TrimSpace(line)
 	row := len(trimmed) > 1 && trimmed[0] == '|'
 	switch {
-	case row && isTableRule(line) && r.table == 0 && r.prev.n == n-1 && strings.HasPrefix(strings.TrimSpace(r.prev.text), "|"):
-		r.count++
-		r.table = r.count
+	case row && r.table == 0 && r.row == n-1 && isTableRule(line):
+		r.tables++
+		r.table = r.tables
 	case !row:
 		r.table = 0
 	}
-	l.table = r.table
-	r.prev = l
+	if row {
+		r.row = n
+	}
 	if len(trimmed) == 0 {
 		r.blank++
 		r.blankRaw += full + 1
 		return
 	}
-	l.blank, l.blankRaw = r.blank, r.blankRaw
+	l := reportLine{n: n, raw: full + 1, table: r.table, blank: r.blank, blankRaw: r.blankRaw}
 	r.blank, r.blankRaw = 0, 0
-	if len(r.last) == reportLastLines {
-		r.last = append(r.last[:0], r.last[1:]...)
+	if full > reportLineBytes {
+		text := stringOf(line[:min(len(line), reportLineBytes)])
+		line = line[:clusterBefore(text, reportLineBytes-3)]
+		l.raw = int64(len(line))
+		l.cut = full - l.raw
 	}
-	r.last = append(r.last, l)
+	end := &r.ends[r.full%reportLastLines]
+	end.reportLine, end.buf = l, append(end.buf[:0], line...)
+	r.full++
 	priority := priorityProse
 	switch {
 	case skeletonLabel(line) != "" || isTag(trimmed):
@@ -97,10 +105,22 @@ func (r *reportShape) line(n int64, line []byte, full int64) {
 	case isPoint(trimmed):
 		priority = priorityPoint
 	}
-	if r.bytes[priority]+len(l.text) <= reportClassBytes {
-		r.bytes[priority] += len(l.text)
+	if r.bytes[priority]+len(line) <= reportClassBytes {
+		r.bytes[priority] += len(line)
+		l.text = string(line)
 		r.kept[priority] = append(r.kept[priority], l)
 	}
+}
+
+// last returns the last lines that are not empty.
+func (r *reportShape) last() []reportLine {
+	var lines []reportLine
+	for i := max(0, r.full-reportLastLines); i < r.full; i++ {
+		end := r.ends[i%reportLastLines]
+		end.text = string(end.buf)
+		lines = append(lines, end.reportLine)
+	}
+	return lines
 }
 
 // isTag reports whether a line is one tag and nothing else, as a host wraps round
@@ -128,21 +148,27 @@ func isPoint(line []byte) bool {
 // render puts together what budget allows, in the order of the text, and says
 // between the lines how many are missing.
 func (r *reportShape) render(budget int, s *sketch) (text string, shown int64) {
+	last := r.last()
+	for _, lines := range append(r.kept[:], last) {
+		for i, l := range lines {
+			lines[i].cost = EstimateTokens(l.text + l.mark(0) + "\n")
+		}
+	}
 	for share := budget; share > 0; share -= max(1, share/8) {
-		if text, shown = r.within(share, s); EstimateTokens(text) <= budget && text != "" {
+		if text, shown = r.within(share, s, last); EstimateTokens(text) <= budget && text != "" {
 			return text, shown
 		}
 	}
 	return s.ends(budget, "")
 }
 
-func (r *reportShape) within(budget int, s *sketch) (text string, shown int64) {
+func (r *reportShape) within(budget int, s *sketch, ends []reportLine) (text string, shown int64) {
 	chosen := make(map[int64]reportLine)
 	left := budget
 	// The last line may be a long one: its end is at the end of what is kept.
 	tail, tailBytes := "", int64(0)
-	if n := len(r.last); n > 0 && r.last[n-1].cut > 0 && r.last[n-1].n == s.lineCount() {
-		l := r.last[n-1]
+	if n := len(ends); n > 0 && ends[n-1].cut > 0 && ends[n-1].n == s.lineCount() {
+		l := ends[n-1]
 		raw := s.tail[max(0, len(s.tail)-int(min(l.cut, endBytes))):]
 		tail = cutTail(showable(string(raw)), budget/8)
 		left -= EstimateTokens(tail) + 1
@@ -153,14 +179,14 @@ func (r *reportShape) within(budget int, s *sketch) (text string, shown int64) {
 		if _, ok := chosen[l.n]; ok {
 			return true
 		}
-		if cost := EstimateTokens(l.text + l.mark(0) + "\n"); cost <= left {
-			left -= cost
+		if l.cost <= left {
+			left -= l.cost
 			chosen[l.n] = l
 			return true
 		}
 		return false
 	}
-	for _, l := range r.last {
+	for _, l := range ends {
 		take(l)
 	}
 	for priority, lines := range r.kept {

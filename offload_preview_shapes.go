@@ -49,12 +49,12 @@ const shownSignatures = 10
 
 func (c *codeShape) line(n int64, line []byte, _ int64) {
 	s := signatureOf(line)
-	if s == "" {
+	if s == nil {
 		return
 	}
 	c.found++
 	if len(c.first) < shownSignatures {
-		c.first = append(c.first, fmt.Sprintf("%d: %s", n, clip(s, 80)))
+		c.first = append(c.first, fmt.Sprintf("%d: %s", n, clip(string(s), 80)))
 	}
 }
 
@@ -80,13 +80,13 @@ var (
 	}
 )
 
-// signatureOf returns the signature that a line of a program begins, or "". What
+// signatureOf returns the signature that a line of a program begins, or nil. What
 // a tool put before the line, its number, is left out.
-func signatureOf(line []byte) string {
+func signatureOf(line []byte) []byte {
 	line = withoutNumber(line)
 	indent := len(line) - len(bytes.TrimLeft(line, " \t"))
 	if indent > 8 {
-		return ""
+		return nil
 	}
 	s := line[indent:]
 	modified := false
@@ -98,12 +98,12 @@ func signatureOf(line []byte) string {
 		word := string(rest[:min(n, 16)])
 		after := rest[n:]
 		if n == 0 || len(after) == 0 {
-			return ""
+			return nil
 		}
 		switch {
 		case introducers[word] && (after[0] == ' ' || after[0] == '\t' || word == "func" && after[0] == '('):
 			if word == "type" && indent > 0 && !modified {
-				return ""
+				return nil
 			}
 			return signatureText(s)
 		case modifiers[word] && (after[0] == ' ' || after[0] == '('):
@@ -118,14 +118,12 @@ func signatureOf(line []byte) string {
 		case modified && bytes.IndexByte(rest, '(') > 0 && !bytes.Contains(rest[:bytes.IndexByte(rest, '(')], []byte("=")):
 			return signatureText(s) // public int add(…)
 		}
-		return ""
+		return nil
 	}
 }
 
 // signatureText leaves out the opening of a body.
-func signatureText(s []byte) string {
-	return string(bytes.TrimRight(bytes.TrimSpace(s), " {:\t"))
-}
+func signatureText(s []byte) []byte { return bytes.TrimRight(bytes.TrimSpace(s), " {:\t") }
 
 // withoutNumber removes "00012| ", "12: " or "12<tab>" from a line.
 func withoutNumber(line []byte) []byte {
@@ -242,7 +240,7 @@ func (j *jsonShape) done() {
 }
 
 func (j *jsonShape) key(quoted []byte, _ bool) {
-	if len(j.scan.stack) <= 2 {
+	if depth := len(j.scan.stack); j.more == 0 && len(j.keys) < shownKeys && (depth == 1 || depth == 2 && j.items == 1) {
 		j.name = clip(strings.Trim(string(quoted), `"`), 40)
 	}
 }

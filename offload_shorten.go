@@ -154,7 +154,9 @@ func (o *Offload) offload(ctx context.Context, text string, s Shortened, src Sou
 		reading.Wait()
 		setDefault(&s.Tokens, sk.tokens)
 		r.Lines, r.Tokens = sk.lineCount(), s.Tokens
-		whole := o.wholeText(r, body, shown, src, note)
+		as := *r
+		as.Class = s.Class // the same text may have come with another name
+		whole := o.wholeText(&as, body, shown, src, note)
 		return whole, EstimateTokens(whole)
 	}
 	out, replaced, replayed, err := o.keep(ctx, text, s, src, render)
@@ -344,7 +346,9 @@ func (o *Offload) offloadStream(ctx context.Context, first []byte, r io.Reader, 
 	sum := hex.EncodeToString(hash.Sum(nil))
 	render := func(r *offloadRecord) (string, int) {
 		r.Lines, r.Tokens = sk.lineCount(), s.Tokens
-		whole := o.wholeText(r, body, s.Shown, src, "")
+		as := *r
+		as.Class = class
+		whole := o.wholeText(&as, body, s.Shown, src, "")
 		return whole, EstimateTokens(whole)
 	}
 	var out *offloadRecord

@@ -205,9 +205,8 @@ func (o *Offload) publish(ctx context.Context, r *offloadRecord, f *atomicfile.F
 	if err := o.here(); err != nil {
 		return nil, "", false, err
 	}
-	if err := f.Sync(time.UnixMilli(r.At)); err != nil {
-		return nil, "", false, err
-	}
+	// First the name, then the disk: one commit of the file system has both. A name
+	// without a record is nothing yet, so it may lead to half a file until then.
 	for linked := false; !linked; {
 		r.id = newHandleID()
 		r.File = r.id + fileExtensions[r.Class]
@@ -218,7 +217,11 @@ func (o *Offload) publish(ctx context.Context, r *offloadRecord, f *atomicfile.F
 			return nil, "", false, err
 		}
 	}
-	if err := atomicfile.SyncDir(o.root, ".", o.step); err != nil {
+	err = f.Sync(time.UnixMilli(r.At))
+	if err == nil {
+		err = atomicfile.SyncDir(o.root, ".", o.step)
+	}
+	if err != nil {
 		f.Withdraw() // nobody was told of it
 		return nil, "", false, err
 	}
