@@ -55,7 +55,7 @@ func classOf(name string, sample []byte) Class {
 		return ClassCode
 	case delimiterOf(lines) != 0:
 		return ClassCSV
-	case len(sample) >= 1024 && bytes.IndexAny(sample, " \t\n") < 0 && isASCII(sample):
+	case len(sample) >= 1024 && !bytes.ContainsAny(sample, " \t\n") && isASCII(sample):
 		return ClassUnknown
 	}
 	return ClassText

@@ -143,13 +143,22 @@ func carryOut(ctx context.Context, workspace string, board *team.Board, store te
 	}
 	scanned := time.Since(start)
 
+	offloadDir, err := team.OffloadDir(workspace)
+	if err != nil {
+		return err
+	}
+	offload, err := team.OpenOffload(held, offloadDir, store, &team.OffloadOptions{Trace: trace})
+	if err != nil {
+		return err
+	}
+	defer offload.Close()
 	signals, err := team.OpenSignals(held, store, &team.SignalOptions{
-		Epoch: j.session(), Lease: lease, MaxAttempts: team.NoLimit, Trace: trace,
+		Epoch: j.session(), Lease: lease, MaxAttempts: team.NoLimit, Offload: offload, Trace: trace,
 	})
 	if err != nil {
 		return err
 	}
-	r := &relay{board: board, signals: signals, session: j.session(), journal: j, tree: files, patience: 2 * time.Minute}
+	r := &relay{board: board, signals: signals, offload: offload, session: j.session(), journal: j, tree: files, patience: 2 * time.Minute}
 	r.log = &timeline{started: time.Now(), base: filepath.Join(board.Dir(), r.session)}
 	r.log.show = func(e event) { out.event(e, r.log.relative) }
 	doc := document{
@@ -171,11 +180,16 @@ func carryOut(ctx context.Context, workspace string, board *team.Board, store te
 	if doc.Account, err = r.account(held, result); err != nil {
 		return err
 	}
+	doc.LongReply = r.longReply(result)
 	out.tail(doc, r.log.relative)
 	if out.err != nil {
 		return out.err // nobody has seen it: the next start shows it again
 	}
-	return r.finish(held)
+	if err := r.finish(held); err != nil {
+		return err
+	}
+	_, _ = offload.Collect(held, nil) // what it leaves, the next one finds again
+	return nil
 }
 
 // findWorkspace is dir, or the nearest folder above the current one that has a

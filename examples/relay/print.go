@@ -97,6 +97,14 @@ func (r *relay) account(ctx context.Context, out outcome) (account, error) {
 		inline := s
 		inline.Refs = nil
 		for _, ref := range s.Refs {
+			if ref.Handle != "" { // a reply that was too long would be in there too
+				text, err := r.offload.Fetch(ctx, ref.Handle, team.FetchOptions{Budget: 1 << 20})
+				if err != nil {
+					return a, err
+				}
+				inline.Body += text.Text
+				continue
+			}
 			text, err := r.board.ReadRef(ctx, ref, team.Range{})
 			if err != nil {
 				return a, err
@@ -115,6 +123,19 @@ func (r *relay) account(ctx context.Context, out outcome) (account, error) {
 	return a, nil
 }
 
+// longReply returns what the lead saw of the reply that was too long, if one was: the
+// signal as it is put before a model.
+func (r *relay) longReply(out outcome) string {
+	for _, s := range out.seen {
+		for _, ref := range s.Refs {
+			if ref.Handle != "" {
+				return team.FormatSignal(r.signals.Secret(), s)
+			}
+		}
+	}
+	return ""
+}
+
 // A document is what -json prints.
 type document struct {
 	Workspace string    `json:"workspace"`
@@ -128,6 +149,7 @@ type document struct {
 	Plan      string    `json:"plan"` // path
 	Tasks     []task    `json:"tasks"`
 	Account   account   `json:"account"`
+	LongReply string    `json:"long_reply,omitempty"` // a signal whose body was offloaded, as the lead saw it
 }
 
 type scanFacts struct {
@@ -225,6 +247,10 @@ func (p *console) tail(d document, relative func(string) string) {
 	}
 	p.gaps(d.Scan.Gaps)
 	p.printf("\n  The whole plan: %s\n", shown(relative(d.Plan)))
+	if d.LongReply != "" {
+		p.printf("\n%s\n\n  %s\n", p.paint(bold, "What the lead saw of the reply that was far too long"),
+			p.paint(dim, strings.ReplaceAll(d.LongReply, "\n", "\n  ")))
+	}
 	p.account(d.Account)
 }
 

@@ -174,6 +174,51 @@ func TestDeliverables(t *testing.T) {
 	}
 }
 
+// One specialist repeats its whole deliverable in its reply: the lead sees a line and
+// where the rest is, and the rest is there.
+func TestLongReply(t *testing.T) {
+	files := aModule()
+	for i := range 60 { // much to report
+		files[fmt.Sprintf("notes/n%d.go", i)] = fmt.Sprintf("package notes\n\n// TODO: number %d of many things\nfunc N%d() {}\n", i, i)
+	}
+	dir := workspace(t, files)
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-workspace", dir, "-json"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var doc document
+	if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(doc.LongReply, `from="researcher"`) || !strings.Contains(doc.LongReply, "handle tm://") {
+		t.Fatalf("the lead saw %q, want a signal of the researcher with a handle", doc.LongReply)
+	}
+	if n := team.EstimateTokens(doc.LongReply); n > 400 {
+		t.Errorf("the long reply costs the lead %d tokens", n)
+	}
+	_, rest, _ := strings.Cut(doc.LongReply, "\nref: ")
+	_, rest, _ = strings.Cut(rest, "\nref: ") // the first one is the entry
+	path, _, _ := strings.Cut(rest, " (")
+	body, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := entriesOf(t, dir)["researcher"]; string(body) != text {
+		t.Errorf("the offloaded reply has %d bytes, want the %d of the deliverable", len(body), len(text))
+	}
+
+	// A person sees the same on the terminal.
+	out.Reset()
+	if err := run(t.Context(), []string{"-workspace", dir}, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"What the lead saw of the reply that was far too long", "handle tm://"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
 func TestJSON(t *testing.T) {
 	dir := workspace(t, aModule())
 	var out bytes.Buffer

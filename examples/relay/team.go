@@ -31,6 +31,9 @@ type specialist struct {
 	ask   string      // what the lead asks for, in one line
 	reads []team.Role // whose deliverables it needs
 	work  func(*tree, brief) deliverable
+	// A chatty specialist repeats its whole deliverable in its reply, as models do
+	// though they were asked not to.
+	chatty bool
 }
 
 // A brief is the deliverables that a specialist was pointed to.
@@ -40,16 +43,17 @@ type brief map[team.Role]string
 // time; the next step begins when all of them have settled.
 var steps = [][]specialist{
 	{
-		{roleArchitect, "map the packages and who imports whom", nil, architect},
-		{roleResearcher, "look round the code: papers, dependencies, notes to do", nil, researcher},
+		{roleArchitect, "map the packages and who imports whom", nil, architect, false},
+		{roleResearcher, "look round the code: papers, dependencies, notes to do", nil, researcher, true},
 	},
-	{{roleImplementer, "list what each package offers, and what has no comment", []team.Role{roleArchitect}, implementer}},
-	{{roleReviewer, "find what is hard to change safely", []team.Role{roleArchitect, roleImplementer}, reviewer}},
-	{{roleTester, "find what no test names, the heavy functions first", []team.Role{roleArchitect, roleReviewer}, tester}},
+	{{roleImplementer, "list what each package offers, and what has no comment", []team.Role{roleArchitect}, implementer, false}},
+	{{roleReviewer, "find what is hard to change safely", []team.Role{roleArchitect, roleImplementer}, reviewer, false}},
+	{{roleTester, "find what no test names, the heavy functions first", []team.Role{roleArchitect, roleReviewer}, tester, false}},
 }
 
 // A relay is one run: a board for what is long, a signal channel for what is
-// short, and the workspace that all of it is about.
+// short, an offload folder for what should have been short, and the workspace that
+// all of it is about.
 //
 // A run may be killed at any point, and another process carries on with it. For
 // that, each step leaves its result before it ends what caused it: an entry is
@@ -59,7 +63,8 @@ var steps = [][]specialist{
 type relay struct {
 	board   *team.Board
 	signals *team.SignalChannel
-	session string // of this run on the board; see team.NewSessionKey
+	offload *team.Offload // the signals spill into it
+	session string        // of this run on the board; see team.NewSessionKey
 	journal *journal
 	tree    *tree
 	log     *timeline
@@ -140,27 +145,39 @@ func (r *relay) serve(ctx context.Context, s specialist) {
 // arrives once, even if it was sent before the process was killed.
 func (r *relay) deliver(ctx context.Context, s specialist, refs []team.Ref) (team.Signal, error) {
 	answer := team.Signal{Kind: team.KindSettled, Key: "answer"}
-	if entry, summary, err := r.written(ctx); err != nil {
-		return team.Signal{}, err
-	} else if entry.Path != "" {
-		answer.Summary, answer.Refs = summary, []team.Ref{entry.Ref()}
-		return answer, nil
+	entry, summary, err := r.written(ctx)
+	if err == nil && entry.Path == "" {
+		entry, summary, err = r.carryOut(ctx, s, refs)
 	}
+	if err != nil {
+		return team.Signal{}, err
+	}
+	answer.Summary, answer.Refs = summary, []team.Ref{entry.Ref()}
+	if s.chatty {
+		// The channel puts what is over its cap into a file, and a reference into
+		// the signal: the lead sees that, whatever a specialist sends.
+		whole, err := r.board.ReadRef(ctx, entry.Ref(), team.Range{})
+		if err != nil {
+			return team.Signal{}, err
+		}
+		answer.Body = whole.Text
+	}
+	return answer, nil
+}
+
+// carryOut is the work itself.
+func (r *relay) carryOut(ctx context.Context, s specialist, refs []team.Ref) (team.Entry, string, error) {
 	in := brief{}
 	for _, ref := range refs {
 		text, err := r.board.ReadRef(ctx, ref, team.Range{})
 		if err != nil {
-			return team.Signal{}, err
+			return team.Entry{}, "", err
 		}
 		in[text.Entry.Role] = text.Text
 	}
 	work := s.work(r.tree, in)
 	entry, err := r.write(ctx, work)
-	if err != nil {
-		return team.Signal{}, err
-	}
-	answer.Summary, answer.Refs = work.summary, []team.Ref{entry.Ref()}
-	return answer, nil
+	return entry, work.summary, err
 }
 
 // write puts a deliverable on the board. Who wrote it is in ctx.
@@ -198,7 +215,7 @@ func (r *relay) lead(ctx context.Context) (out outcome, err error) {
 			open++
 			handoff := team.Signal{Kind: team.KindHandoff, Summary: s.ask, Key: "handoff"}
 			for _, role := range s.reads {
-				handoff.Refs = append(handoff.Refs, done[role].Refs...)
+				handoff.Refs = append(handoff.Refs, done[role].Refs[0]) // the entry
 			}
 			if _, err := r.signals.Send(ctx, string(s.role), handoff); err != nil {
 				return out, err
