@@ -65,20 +65,26 @@ func (c *codeShape) lines() []string {
 	return append([]string{fmt.Sprintf("%d signatures, the first:", c.found)}, c.first...)
 }
 
-// The words that may stand before the one that makes a line a signature, and those
-// that do.
-var (
-	modifiers = map[string]bool{
-		"export": true, "default": true, "pub": true, "public": true, "private": true, "protected": true, "static": true,
-		"final": true, "abstract": true, "async": true, "unsafe": true, "extern": true, "inline": true, "override": true,
-		"virtual": true, "sealed": true, "partial": true, "internal": true, "open": true, "data": true, "declare": true, "readonly": true,
+// isModifier reports whether a word may stand before the one that makes a line a
+// signature.
+func isModifier(word string) bool {
+	switch word {
+	case "export", "default", "pub", "public", "private", "protected", "static", "final", "abstract", "async", "unsafe", "extern",
+		"inline", "override", "virtual", "sealed", "partial", "internal", "open", "data", "declare", "readonly":
+		return true
 	}
-	introducers = map[string]bool{
-		"func": true, "type": true, "def": true, "class": true, "interface": true, "struct": true, "enum": true, "trait": true,
-		"impl": true, "fn": true, "function": true, "fun": true, "module": true, "namespace": true, "union": true, "record": true,
-		"object": true, "mod": true, "protocol": true, "extension": true, "message": true, "service": true, "package": true,
+	return false
+}
+
+// introduces reports whether a word makes a line a signature.
+func introduces(word string) bool {
+	switch word {
+	case "func", "type", "def", "class", "interface", "struct", "enum", "trait", "impl", "fn", "function", "fun", "module",
+		"namespace", "union", "record", "object", "mod", "protocol", "extension", "message", "service", "package":
+		return true
 	}
-)
+	return false
+}
 
 // signatureOf returns the signature that a line of a program begins, or nil. What
 // a tool put before the line, its number, is left out.
@@ -95,18 +101,18 @@ func signatureOf(line []byte) []byte {
 		for n < len(rest) && isLetter(rest[n]) {
 			n++
 		}
-		word := string(rest[:min(n, 16)])
+		word := stringOf(rest[:n])
 		after := rest[n:]
 		if n == 0 || len(after) == 0 {
 			return nil
 		}
 		switch {
-		case introducers[word] && (after[0] == ' ' || after[0] == '\t' || word == "func" && after[0] == '('):
+		case introduces(word) && (after[0] == ' ' || after[0] == '\t' || word == "func" && after[0] == '('):
 			if word == "type" && indent > 0 && !modified {
 				return nil
 			}
 			return signatureText(s)
-		case modifiers[word] && (after[0] == ' ' || after[0] == '('):
+		case isModifier(word) && (after[0] == ' ' || after[0] == '('):
 			modified = true
 			if after[0] == '(' { // pub(crate)
 				if i := bytes.IndexByte(after, ')'); i >= 0 {

@@ -16,6 +16,11 @@ const (
 	tagLine   = "[tm:"
 	tagShut   = "]"
 	tagLength = 13 // 65 bits in base32
+
+	// Behind the tag stand at most the closing tags of a host.
+	maxClosing      = 4
+	maxClosingBytes = 200
+	tagWithin       = len("\n") + len(tagLine) + tagLength + len(tagShut) + maxClosing*(maxClosingBytes+1)
 )
 
 var tagEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
@@ -43,7 +48,11 @@ func (o *Offload) tagOf(text, end string) string {
 // breaks at its end.
 func (o *Offload) tagged(text string) bool {
 	text = strings.TrimRight(text, "\r\n")
-	i := strings.LastIndex(text, "\n"+tagLine) + 1
+	from := max(0, len(text)-tagWithin)
+	i := strings.LastIndex(text[from:], "\n"+tagLine) + 1
+	if i > 0 {
+		i += from
+	}
 	end := i + len(tagLine) + tagLength
 	if i == 0 || len(text) < end+len(tagShut) || text[end:end+len(tagShut)] != tagShut {
 		return false
@@ -55,9 +64,9 @@ func (o *Offload) tagged(text string) bool {
 // wrapped round an answer stays round what is left of it.
 func closingTags(body string) (rest, tags string) {
 	rest = body
-	for range 4 {
+	for range maxClosing {
 		i := strings.LastIndexByte(rest, '\n') + 1
-		if line := rest[i:]; i == 0 || !strings.HasPrefix(line, "</") || !isTag([]byte(line)) {
+		if line := rest[i:]; i == 0 || len(line) > maxClosingBytes || !strings.HasPrefix(line, "</") || !isTag([]byte(line)) {
 			break
 		}
 		rest = rest[:i-1]
