@@ -51,7 +51,7 @@ func TestSignalOverTheCapIsSpilled(t *testing.T) {
 	text := team.FormatSignal(c.Secret(), got[0].Signal)
 	require.Contains(t, text, ref.Path)
 	require.Contains(t, text, string(ref.Handle))
-	require.Less(t, team.EstimateTokens(text), 512)
+	require.Less(t, team.EstimateTokens(text), team.MaxFrameTokens)
 	back, err := team.ParseSignal(c.Secret(), text)
 	require.NoError(t, err)
 	require.Equal(t, got[0].Refs, back.Refs)

@@ -116,7 +116,8 @@ type OffloadOptions struct {
 	MinAge time.Duration
 
 	// HostOutput has the folders in which the host keeps what it has cut out of
-	// tool results (OpenCode: tool-output in its data folder). Only plain files
+	// tool results (OpenCode: tool-output in its data folder), as the host spells
+	// them. Only plain files
 	// in them whose name starts with "tool_" are taken over; with none, nothing
 	// is. MaxHostOutput is the most bytes of one; zero means DefaultHostOutput.
 	HostOutput    []string

@@ -56,7 +56,7 @@ func TestFetchCutsAnywhere(t *testing.T) {
 	o := newOffload(t, &team.OffloadOptions{Thresholds: map[team.Class]int{"text": 100}})
 	text := strings.Repeat("aé字🙂e\u0301"+family+"🇩🇪\xff\xf0\x9f👍🏽\r\n", 40)
 	s := shorten(t, o, text, team.Source{Class: team.ClassText})
-	for budget := 12; budget < 60; budget += 7 {
+	for budget := 40; budget < 90; budget += 7 {
 		var got strings.Builder
 		lone := 0
 		for next := new(team.FetchOptions); next != nil; {

@@ -85,8 +85,8 @@ func TestOffloadClasses(t *testing.T) {
 	}
 }
 
-// Each class shows head, tail and its structure, within 80 tokens; reports within
-// 1600.
+// Each class shows head, tail and its structure, within 80 tokens or what else the
+// options say; reports within 1600.
 func TestOffloadPreviews(t *testing.T) {
 	for class, wants := range map[team.Class][]string{
 		team.ClassJSON:    {`{"version": 3`, `"TAIL"}`, "object of 4 keys", "version scalar (1 B)", "rows array (2000 items, "},
@@ -98,16 +98,22 @@ func TestOffloadPreviews(t *testing.T) {
 		team.ClassUnknown: {"QUJDREVG", "VVldYWVo"},
 	} {
 		t.Run(string(class), func(t *testing.T) {
-			o := newOffload(t, nil)
-			s := shorten(t, o, samples()[class], team.Source{})
-			body, frame, ok := strings.Cut(s.Text, "\n["+string(class)+", ")
-			require.True(t, ok)
-			t.Logf("%d + %d tokens:\n%s", team.EstimateTokens(body), team.EstimateTokens(frame), s.Text)
-			require.LessOrEqual(t, team.EstimateTokens(body), 80)
-			for _, want := range wants {
-				require.Contains(t, body, want)
+			for _, budget := range []int{team.DefaultPreviewTokens, 250} {
+				o := newOffload(t, &team.OffloadOptions{PreviewTokens: budget})
+				s := shorten(t, o, samples()[class], team.Source{})
+				body, frame, ok := strings.Cut(s.Text, "\n["+string(class)+", ")
+				require.True(t, ok)
+				t.Logf("%d + %d tokens:\n%s", team.EstimateTokens(body), team.EstimateTokens(frame), s.Text)
+				require.LessOrEqual(t, team.EstimateTokens(body), budget)
+				require.Contains(t, body, "cut ...]")
+				for _, want := range wants {
+					if budget > team.DefaultPreviewTokens { // enough for all that there is to say
+						require.Contains(t, body, want)
+					}
+				}
+				require.Contains(t, body, wants[0][:4], "the head")
+				require.Contains(t, body, wants[1][len(wants[1])-4:], "the tail")
 			}
-			require.Contains(t, body, "cut ...]")
 		})
 	}
 	t.Run("report", func(t *testing.T) {

@@ -34,14 +34,14 @@ func openOffload(tb testing.TB, dir string, opts *team.OffloadOptions) *team.Off
 }
 
 func longText(n int) string {
-	return fmt.Sprint(n, "\n", strings.Repeat("some words of a line of a long result\n", 600))
+	return fmt.Sprint(n, "\n", strings.Repeat("some words of a line of a long result\n", 900))
 }
 
 // Several openings of one folder and one database shorten, fetch and collect at
 // once: what is there is whole, and what is gone says so.
 func TestOffloadFromSeveralOpenings(t *testing.T) {
 	dir := t.TempDir()
-	opts := &team.OffloadOptions{MaxBytes: 100_000, MinAge: 1}
+	opts := &team.OffloadOptions{MaxBytes: 150_000, MinAge: 1}
 	var wg sync.WaitGroup
 	for w := range 3 {
 		o := openOffload(t, dir, opts)
