@@ -209,7 +209,12 @@ func (p *shellParser) command(i int, first *bool) (int, error) {
 		return i + len(word), nil
 	case "!":
 		*first = false // a redirection is of the negation
-		return i + len(word), nil
+		i = p.blanks(i + len(word))
+		switch p.keyword(i) {
+		case "export", "declare", "typeset", "readonly", "local", "unset", "unsetenv":
+			return p.simple(i, false) // negated they are commands to the host's grammar
+		}
+		return i, nil
 	case "fi", "done", "}":
 		return i + len(word), nil
 	case "[[":
@@ -265,8 +270,10 @@ func (p *shellParser) simple(start int, first bool) (int, error) {
 }
 
 // words reads words, assignments and redirections into c. With whole, a redirection
-// belongs to the command's text.
+// and what is behind it belong to the command's text. A here-string always does, as it is no
+// redirection to the host's grammar.
 func (p *shellParser) words(i int, c *shellCommand, whole bool) (int, error) {
+	redirected := false // words from here on are the redirection's, to the host
 	for {
 		i = p.blanks(i)
 		if i >= len(p.s) {
@@ -275,10 +282,18 @@ func (p *shellParser) words(i int, c *shellCommand, whole bool) (int, error) {
 		if j, isRedirect, err := p.redirect(i); err != nil {
 			return 0, err
 		} else if isRedirect {
-			if whole {
+			hereString := p.has(i, "<<<")
+			if whole || hereString && !redirected {
 				c.end = j
 			}
+			redirected = redirected || !hereString && len(c.words) > 0
 			i = j
+			continue
+		}
+		if p.descriptor(i) {
+			// "- 2>f", "-2>f", "- <<E": the dash is the descriptor's, to the host's grammar.
+			redirected = redirected || len(c.words) > 0
+			i++
 			continue
 		}
 		switch ch := p.s[i]; {
@@ -306,10 +321,12 @@ func (p *shellParser) words(i int, c *shellCommand, whole bool) (int, error) {
 					return 0, err
 				}
 			}
-		case len(c.words) == 0 || plain:
+		case len(c.words) == 0 || plain && !redirected:
 			c.words = append(c.words, word)
 		}
-		c.end = end
+		if whole || !redirected {
+			c.end = end
+		}
 		i = end
 	}
 }
@@ -319,8 +336,10 @@ func isAssignment(word string) bool {
 	name, _, ok := strings.Cut(word, "=")
 	name, _, _ = strings.Cut(strings.TrimSuffix(name, "+"), "[")
 	return ok && name != "" && (name[0] < '0' || name[0] > '9') &&
-		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
+		strings.Trim(name, shellNameBytes) == ""
 }
+
+const shellNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 // word reads one word. Plain is false for one that is only an expansion, or a number.
 func (p *shellParser) word(i int) (end int, plain bool, err error) {
@@ -328,8 +347,8 @@ func (p *shellParser) word(i int) (end int, plain bool, err error) {
 	bare := false // the piece before was bare text
 	for i < len(p.s) && err == nil {
 		c := p.s[i]
-		if strings.IndexByte(" \t\r\n;&|)(", c) >= 0 || c == '`' && p.ticks > 0 || (c == '<' || c == '>') && !p.has(i+1, "(") {
-			break
+		if strings.IndexByte(" \t\r\n;&|)(", c) >= 0 || c == '`' && p.ticks > 0 || (c == '<' || c == '>') && !p.has(i+1, "(") || p.has(i, "\\\n") {
+			break // a continued line parts words, to the host's grammar
 		}
 		piece := true
 		switch {
@@ -365,9 +384,31 @@ func (p *shellParser) word(i int) (end int, plain bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	s := p.s[start:i]
-	number := bare && pieces == 1 && len(strings.TrimPrefix(s, "-")) > 0 && strings.Trim(strings.TrimPrefix(s, "-"), "0123456789") == ""
+	number := bare && pieces == 1 && isShellNumber(p.s[start:i])
 	return i, !number && !(pieces == 1 && expansions == 1), nil
+}
+
+// isShellNumber reports whether a word is a number to the host's grammar: 5, -5, 0x10, 16#ff.
+func isShellNumber(word string) bool {
+	const digits = "0123456789"
+	word, base, based := strings.Cut(word, "#")
+	word = strings.TrimPrefix(strings.TrimPrefix(word, "-"), "0x")
+	return word != "" && strings.Trim(word, digits) == "" &&
+		(!based || base != "" && strings.Trim(base, shellNameBytes+"@") == "")
+}
+
+// descriptor reports whether a dash is at i, with digits and a redirection, or a
+// here-document, behind it.
+func (p *shellParser) descriptor(i int) bool {
+	if p.s[i] != '-' {
+		return false
+	}
+	i = p.blanks(i + 1)
+	j := i
+	for j < len(p.s) && p.s[j] >= '0' && p.s[j] <= '9' {
+		j++
+	}
+	return j > i && (p.has(j, "<") || p.has(j, ">")) || p.has(j, "<<") && !p.has(j, "<<<")
 }
 
 func isVariable(c byte) bool {

@@ -29,6 +29,16 @@ func TestParseShell(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"git -C *", "git commit *", "npm run build *", "ls *", "docker compose up *", "'my cmd' *", "head *", "gh pr view *"}, ask.Always)
 	})
+	t.Run("always leaves out what is no word to the host's grammar", func(t *testing.T) {
+		for command, want := range map[string]string{
+			"python - <<E\nx\nE": "python *", "git - 2>f": "git *", "git 16#ff push": "git push *", "git -0x1 push": "git push *",
+			"git push\\\n x": "git push *", "git > f push": "git *", "git <<< x push": "git push *",
+		} {
+			ask, err := team.ParseShell(command)
+			require.NoError(t, err, command)
+			require.Equal(t, []string{want}, ask.Always, command)
+		}
+	})
 	t.Run("a denied command is found wherever it hides", func(t *testing.T) {
 		rules := team.Rules{{"bash", "*", team.Allow}, {"bash", "rm *", team.Deny}}
 		for _, command := range []string{
