@@ -24,7 +24,7 @@ import (
 //
 // OpenCode: Wildcard.match (1.18, 2.0.26).
 type Matching struct {
-	// FoldCase ignores case, by Unicode's simple mapping to upper case: the
+	// FoldCase ignores case, as a JavaScript expression with the flag i does: the
 	// host does so on Windows and nowhere else.
 	FoldCase bool
 }
@@ -35,14 +35,12 @@ func (m Matching) Match(pattern, text string) bool { return m.match(pattern, m.t
 
 // match is Match for a text that went through m.text.
 func (m Matching) match(pattern, text string) bool {
-	switch pattern {
-	case "*", "**":
-		return true
-	case text:
-		// Most names of capabilities; a wildcard matches itself as well.
+	if pattern == "*" || pattern == "**" {
 		return true
 	}
-	pattern = m.text(pattern)
+	if pattern = m.text(pattern); pattern == text {
+		return true // most names of capabilities; a wildcard matches itself as well
+	}
 	if short, ok := strings.CutSuffix(pattern, " *"); ok && matchUnits(short, text) {
 		return true
 	}
@@ -93,8 +91,13 @@ func appendSurrogate(b []byte, r rune) []byte {
 }
 
 // foldUnit is Canonicalize of ECMAScript, without the flag u: the upper case, but
-// never an ASCII letter for what is none.
+// never an ASCII letter for what is none, and none of several units. The Greek letters
+// with an iota below have one in Unicode's simple mapping only.
 func foldUnit(r rune) rune {
+	switch {
+	case r >= 0x1F80 && r < 0x1FB0, r == 0x1FB3, r == 0x1FC3, r == 0x1FF3:
+		return r
+	}
 	if u := unicode.ToUpper(r); u <= 0xFFFF && (r < utf8.RuneSelf || u >= utf8.RuneSelf) {
 		return u
 	}

@@ -19,7 +19,8 @@ func slowMatch(fold bool, pattern, text string) bool {
 		u := utf16.Encode([]rune(strings.ReplaceAll(s, `\`, "/")))
 		for i, c := range u {
 			// As ECMAScript folds: to one unit, and to ASCII only from ASCII.
-			if up := unicode.ToUpper(rune(c)); fold && !utf16.IsSurrogate(rune(c)) && up <= 0xFFFF && (c < 128 || up >= 128) {
+			several := c >= 0x1F80 && c < 0x1FB0 || c == 0x1FB3 || c == 0x1FC3 || c == 0x1FF3
+			if up := unicode.ToUpper(rune(c)); fold && !several && !utf16.IsSurrogate(rune(c)) && up <= 0xFFFF && (c < 128 || up >= 128) {
 				u[i] = uint16(up)
 			}
 		}
@@ -125,6 +126,28 @@ func TestMatchingAgainstTheOracle(t *testing.T) {
 		if got, want := (team.Matching{FoldCase: fold}).Match(p, s), slowMatch(fold, p, s); got != want {
 			t.Fatalf("Match(%q, %q) with FoldCase %v = %v, want %v", p, s, fold, got, want)
 		}
+	}
+}
+
+// A JavaScript expression says so of each of these.
+func TestFoldCaseIsThatOfJavaScript(t *testing.T) {
+	m := team.Matching{FoldCase: true}
+	for _, same := range []string{"aA", "zZ", "äÄ", "éÉ", "яЯ", "σΣ", "ςΣ", "ÿŸ", "ǆǄ", "ǅǄ", "µμ"} {
+		r := []rune(same)
+		require.True(t, m.Match(string(r[0]), string(r[1])), same)
+	}
+	for _, other := range []string{"ßẞ", "ſS", "\u212AK", "ıI", "iİ", "ᾀᾈ", "ᾗᾟ", "ᾠᾨ", "ᾳᾼ", "ῃῌ", "ῳῼ", "ŉN", "ﬁF", "𐐨𐐀"} {
+		r := []rune(other)
+		require.False(t, m.Match(string(r[0]), string(r[1])), other)
+	}
+}
+
+func TestWhatIsNotUTF8MatchesNoCharacter(t *testing.T) {
+	for _, fold := range []bool{false, true} {
+		m := team.Matching{FoldCase: fold}
+		require.False(t, m.Match("\xed\xa0\xbd\xed\xb8\x80", "😀"), "two halves are no emoji")
+		require.True(t, m.Match("??", "😀"))
+		require.True(t, m.Match("\uFFFD\uFFFD\uFFFD", "\xed\xa0\xbd"), "byte for byte")
 	}
 }
 

@@ -102,13 +102,20 @@ type Guard struct {
 	Check func(permission, resource string) (Effect, error)
 }
 
+func (g Guard) check(d Decision) (Effect, error) {
+	if g.Check == nil {
+		return Deny, &InvalidError{What: "guard", Why: "has no Check", Offset: -1}
+	}
+	return g.Check(d.Permission, d.Resource)
+}
+
 // Guarded returns the decision with the word of guards. They can only make it stricter:
 // where several speak, in whatever order, the strictest counts. The errors of guards
 // come back joined, each with its guard's name; the decision is good beside them.
 func (d Decision) Guarded(guards ...Guard) (Decision, error) {
 	var errs []error
 	for _, g := range guards {
-		effect, err := g.Check(d.Permission, d.Resource)
+		effect, err := g.check(d)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("guard %s: %w", quoteName(g.Name), err))
 			effect = Allow

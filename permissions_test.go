@@ -203,6 +203,14 @@ func TestGuardsOnlyTighten(t *testing.T) {
 		d, _ := team.Decision{Effect: team.Allow}.Guarded(says("?"))
 		require.Equal(t, team.Deny, d.Effect)
 	})
+	t.Run("a guard without a check is a fault: closed for a red line, open for any other", func(t *testing.T) {
+		for red, want := range map[bool]team.Effect{true: team.Deny, false: team.Allow} {
+			d, err := team.Decision{Effect: team.Allow}.Guarded(team.Guard{Name: "g", RedLine: red})
+			require.ErrorIs(t, err, team.ErrInvalid)
+			require.ErrorContains(t, err, "guard g")
+			require.Equal(t, want, d.Effect)
+		}
+	})
 	t.Run("an error is closed for a red line and open for any other", func(t *testing.T) {
 		boom := errors.New("boom")
 		for red, want := range map[bool]team.Effect{true: team.Deny, false: team.Allow} {
