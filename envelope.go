@@ -177,14 +177,14 @@ type reading struct {
 
 func readInput(in EnvelopeInput) reading {
 	if in.Tool != "" && in.Tool != "task" && in.Tool != "subagent" {
-		return seek(in.Text)
+		return seekOther(in.Text)
 	}
 	said, err := readMetadata(in.Metadata, in.Tool)
 	switch {
 	case err != nil:
 		return reading{verdict: EnvelopeMalformed, name: "metadata"}
 	case said.stranger:
-		return seek(in.Text)
+		return seekOther(in.Text)
 	}
 	read := readEnvelope(in, said)
 	if said.Session == "" {

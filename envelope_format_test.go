@@ -20,23 +20,29 @@ func beside(e team.Envelope, text string) team.EnvelopeInput {
 	case team.GenV1a, team.GenV1b, team.GenV1c:
 		in.Tool = "task"
 		if e.Generation == team.GenV1c && !e.Notice {
-			in.Metadata = json.RawMessage(fmt.Sprintf(`{"parentSessionId":"ses_p","sessionId":%q,"truncated":false}`, e.Session))
+			in.Metadata = json.RawMessage(fmt.Sprintf(`{"parentSessionId":"ses_p","sessionId":%s,"truncated":false}`, jsonText(e.Session)))
 		}
 	default:
 		in.Tool = "subagent"
 		if e.State == team.ChildFailed || e.State == team.ChildCancelled {
 			word = "running" // the call's, from before
 		}
-		in.Metadata = json.RawMessage(fmt.Sprintf(`{"sessionID":%q,"status":%q}`, e.Session, word))
+		in.Metadata = json.RawMessage(fmt.Sprintf(`{"sessionID":%s,"status":%s}`, jsonText(e.Session), jsonText(word)))
 	}
 	in.Failed = !e.Notice && (e.State == team.ChildFailed || e.State == team.ChildCancelled)
 	if e.Notice {
 		in.Tool, in.Metadata = "", nil
 		if e.Generation == team.GenV2 || e.Generation == team.GenNext {
-			in.Metadata = json.RawMessage(fmt.Sprintf(`{"source":"subagent","childID":%q,"agent":"general","state":%q}`, e.Session, e.Word))
+			in.Metadata = json.RawMessage(fmt.Sprintf(`{"source":"subagent","childID":%s,"agent":"general","state":%s}`, jsonText(e.Session), jsonText(e.Word)))
 		}
 	}
 	return in
+}
+
+// jsonText returns s in JSON; %q is not.
+func jsonText[S ~string](s S) string {
+	data, _ := json.Marshal(s)
+	return string(data)
 }
 
 // requireSame checks that Match of the text, with and where possible without the metadata, is e.

@@ -165,7 +165,7 @@ func cutBreak(s string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(s, "\n"), "\r")
 }
 
-func between(s, open, shut string) (string, bool) {
+func cutAround(s, open, shut string) (string, bool) {
 	s, ok := strings.CutPrefix(s, open)
 	if !ok {
 		return s, false

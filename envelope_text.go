@@ -29,7 +29,7 @@ func readEnvelope(in EnvelopeInput, said metadata) reading {
 		case ok:
 			return reading{verdict: EnvelopeNearMiss, name: "failure"}
 		}
-		return seek(in.Text)
+		return seekOther(in.Text)
 	}
 	text := strings.TrimPrefix(in.Text, bom)
 	running := said.word == "running" && !said.Notice
@@ -62,7 +62,7 @@ func readEnvelope(in EnvelopeInput, said metadata) reading {
 		}
 	}
 	if verdict == EnvelopeNone {
-		return seek(in.Text)
+		return seekOther(in.Text)
 	}
 	return reading{Envelope: e, verdict: verdict, name: name}
 }
@@ -299,9 +299,9 @@ func cutMarker(s string) (body, path string, ok bool) {
 	last := trimEnd(s)
 	start := strings.LastIndexByte(last, '\n') + 1
 	last = last[start:]
-	mark, ok := between(last, "[showing ", "]")
+	mark, ok := cutAround(last, "[showing ", "]")
 	if ok = ok && (strings.HasPrefix(mark, "lines 1-") || strings.HasPrefix(mark, "0 lines of ")); !ok {
-		mark, ok = between(last, "... ", " ...")
+		mark, ok = cutAround(last, "... ", " ...")
 		ok = ok && startsWithDigit(mark) && strings.Contains(mark, " truncated; ")
 	}
 	if ok {
@@ -313,7 +313,7 @@ func cutMarker(s string) (body, path string, ok bool) {
 	low := len(s) - min(len(s), most)
 	for end := len(s); end > low; {
 		start := low + strings.LastIndexByte(s[low:end], '\n') + 1
-		mark, ok := between(strings.TrimSuffix(s[start:end], "\r"), "...", "...")
+		mark, ok := cutAround(strings.TrimSuffix(s[start:end], "\r"), "...", "...")
 		if ok && startsWithDigit(mark) && (strings.HasSuffix(mark, " lines truncated") || strings.HasSuffix(mark, " bytes truncated")) &&
 			(strings.HasPrefix(s[end:], "\n\n") || strings.HasPrefix(s[end:], "\n\r\n")) {
 			return cutBreak(cutBreak(s[:start])), "", true
@@ -323,15 +323,15 @@ func cutMarker(s string) (body, path string, ok bool) {
 	return s, "", false
 }
 
-// seek says what a text is that is no envelope.
-func seek(text string) reading {
+// seekOther says what a text is that is no envelope.
+func seekOther(text string) reading {
 	if strings.TrimSpace(strings.TrimPrefix(trimEnd(text), bom)) == "" {
 		return reading{verdict: EnvelopeEmpty}
 	}
 	if name, ok := otherWrapper(strings.TrimPrefix(text, bom)); ok {
 		return reading{verdict: EnvelopeOther, name: name}
 	}
-	if name := mentioned(text); name != "" {
+	if name := mentionedTag(text); name != "" {
 		return reading{verdict: EnvelopeNearMiss, name: name}
 	}
 	return reading{verdict: EnvelopeNone}
@@ -357,8 +357,8 @@ func otherWrapper(text string) (name string, ok bool) {
 	return name, ok && ended && strings.HasSuffix(text, "</")
 }
 
-// mentioned returns the name of a tag of an envelope somewhere in a text.
-func mentioned(text string) string {
+// mentionedTag returns the name of a tag of an envelope somewhere in a text.
+func mentionedTag(text string) string {
 	if name := firstTag(text); name != "" {
 		return name
 	}

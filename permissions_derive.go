@@ -85,15 +85,15 @@ func derive118(primary []string, parent, child Rules) Rules {
 
 // A ruleArea is what a rule matches: a permission in one of the first, with a resource in one of
 // the second.
-type ruleArea struct{ perm, res []glob }
+type ruleArea struct{ perm, res []ruleGlob }
 
 func (m Matching) area(r Rule) ruleArea { return ruleArea{m.globs(r.Permission), m.globs(r.Pattern)} }
 
 // covers reports whether a has all of b, or says no where that is hard to tell.
 func (a ruleArea) covers(b ruleArea, left *globBudget) bool {
-	all := func(a, b []glob) bool {
+	all := func(a, b []ruleGlob) bool {
 		for _, h := range b {
-			if !slices.ContainsFunc(a, func(g glob) bool { return g.covers(h, left) }) {
+			if !slices.ContainsFunc(a, func(g ruleGlob) bool { return g.covers(h, left) }) {
 				return false
 			}
 		}
@@ -105,9 +105,9 @@ func (a ruleArea) covers(b ruleArea, left *globBudget) bool {
 // meets reports whether a and b have something in common, or says yes where that is
 // hard to tell.
 func (a ruleArea) meets(b ruleArea, left *globBudget) bool {
-	some := func(a, b []glob) bool {
-		return slices.ContainsFunc(a, func(g glob) bool {
-			return slices.ContainsFunc(b, func(h glob) bool { return g.meets(h, left) })
+	some := func(a, b []ruleGlob) bool {
+		return slices.ContainsFunc(a, func(g ruleGlob) bool {
+			return slices.ContainsFunc(b, func(h ruleGlob) bool { return g.meets(h, left) })
 		})
 	}
 	return some(a.perm, b.perm) && some(a.res, b.res)
@@ -115,15 +115,15 @@ func (a ruleArea) meets(b ruleArea, left *globBudget) bool {
 
 // intersections returns what the globs of a and b have in common as patterns, and false if that
 // is too much.
-func intersections(a, b []glob, left *globBudget) ([]string, bool) {
+func intersections(a, b []ruleGlob, left *globBudget) ([]string, bool) {
 	var out []string
 	for _, g := range a {
 		for _, h := range b {
-			both, ok := []glob{h}, true
+			both, ok := []ruleGlob{h}, true
 			switch {
 			case g.covers(h, left):
 			case h.covers(g, left):
-				both = []glob{g}
+				both = []ruleGlob{g}
 			default:
 				both, ok = g.intersect(h, left)
 			}

@@ -6,11 +6,11 @@ import (
 	"unicode/utf16"
 )
 
-// A glob is a pattern as units: UTF-16 code units, anyUnit for "?" and anyRun for
+// A ruleGlob is a pattern as units: UTF-16 code units, anyUnit for "?" and anyRun for
 // "*". No anyRun follows another, and none comes before an anyUnit, so equal
 // runs of wildcards look equal. It has no optional end: a pattern that ends with " *" is two
 // globs.
-type glob []int32
+type ruleGlob []int32
 
 const (
 	anyUnit int32 = -1
@@ -18,8 +18,8 @@ const (
 )
 
 // globs returns what a pattern stands for.
-func (m Matching) globs(pattern string) []glob {
-	var g glob
+func (m Matching) globs(pattern string) []ruleGlob {
+	var g ruleGlob
 	stars := false
 	for _, u := range utf16.Encode([]rune(pattern)) {
 		switch {
@@ -43,13 +43,13 @@ func (m Matching) globs(pattern string) []glob {
 		g = append(g, anyRun)
 	}
 	if p := strings.ReplaceAll(pattern, "\\", "/"); strings.HasSuffix(p, " *") {
-		return []glob{g, slices.Clone(g[:len(g)-2])}
+		return []ruleGlob{g, slices.Clone(g[:len(g)-2])}
 	}
-	return []glob{g}
+	return []ruleGlob{g}
 }
 
 // pattern returns g as a pattern that stands for nothing else.
-func (g glob) pattern() string {
+func (g ruleGlob) pattern() string {
 	units := make([]uint16, 0, len(g)+1)
 	for _, u := range g {
 		switch u {
@@ -83,7 +83,7 @@ func (b *globBudget) spend(n int) bool {
 
 // clash reports whether g and h begin or end with other literals, so that no text
 // matches both. It is what tells most patterns apart.
-func (g glob) clash(h glob) bool {
+func (g ruleGlob) clash(h ruleGlob) bool {
 	for i := 0; i < len(g) && i < len(h) && g[i] >= 0 && h[i] >= 0; i++ {
 		if g[i] != h[i] {
 			return true
@@ -99,7 +99,7 @@ func (g glob) clash(h glob) bool {
 
 // covers reports whether g matches all that h matches. It may say no where it does, but
 // never yes where it does not.
-func (g glob) covers(h glob, b *globBudget) bool {
+func (g ruleGlob) covers(h ruleGlob, b *globBudget) bool {
 	if !b.spend(1) || g.clash(h) {
 		return false
 	}
@@ -130,7 +130,7 @@ func (g glob) covers(h glob, b *globBudget) bool {
 
 // meets reports whether some text matches both. It may say yes where none does, but
 // never no where one does.
-func (g glob) meets(h glob, b *globBudget) bool {
+func (g ruleGlob) meets(h ruleGlob, b *globBudget) bool {
 	if !b.spend(1) {
 		return true
 	}
@@ -179,12 +179,12 @@ func (g glob) meets(h glob, b *globBudget) bool {
 
 // intersect returns globs that together match what both match, and false if they would
 // be too many.
-func (g glob) intersect(h glob, b *globBudget) ([]glob, bool) {
+func (g ruleGlob) intersect(h ruleGlob, b *globBudget) ([]ruleGlob, bool) {
 	const most = 64
-	var out []glob
+	var out []ruleGlob
 	seen := make(map[string]bool)
-	var walk func(g, h, done glob) bool
-	walk = func(g, h, done glob) bool {
+	var walk func(g, h, done ruleGlob) bool
+	walk = func(g, h, done ruleGlob) bool {
 		if !b.spend(1 + len(done)) {
 			return false
 		}
@@ -217,9 +217,9 @@ func (g glob) intersect(h glob, b *globBudget) ([]glob, bool) {
 	return out, ok
 }
 
-// tidy puts the wildcards of each run in order, see glob.
-func tidy(g glob) glob {
-	var out glob
+// tidy puts the wildcards of each run in order, see ruleGlob.
+func tidy(g ruleGlob) ruleGlob {
+	var out ruleGlob
 	run := false
 	for _, u := range g {
 		if u == anyRun {

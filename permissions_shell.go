@@ -157,7 +157,9 @@ func (p *shellParser) list(i int, end string) (int, error) {
 			i += 2
 			first = false
 		case p.s[i] == '|':
-			i += 1 + bit(p.has(i, "|&"))
+			if i++; p.has(i, "&") {
+				i++
+			}
 			first = false
 		case p.s[i] == '&' && !p.has(i, "&>"):
 			i++
@@ -183,13 +185,6 @@ func (p *shellParser) list(i int, end string) (int, error) {
 			return 0, err
 		}
 	}
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // keyword returns the plain word at i.
@@ -315,7 +310,7 @@ func (p *shellParser) words(i int, c *shellCommand, whole bool) (int, error) {
 		}
 		word := p.s[i:end]
 		switch {
-		case len(c.words) == 0 && isAssignment(word):
+		case len(c.words) == 0 && isShellAssignment(word):
 			if end < len(p.s) && p.s[end] == '(' {
 				if end, err = p.brackets(end); err != nil {
 					return 0, err
@@ -331,8 +326,8 @@ func (p *shellParser) words(i int, c *shellCommand, whole bool) (int, error) {
 	}
 }
 
-// isAssignment reports whether a word starts with a name and "=".
-func isAssignment(word string) bool {
+// isShellAssignment reports whether a word starts with a name and "=".
+func isShellAssignment(word string) bool {
 	name, _, ok := strings.Cut(word, "=")
 	name, _, _ = strings.Cut(strings.TrimSuffix(name, "+"), "[")
 	return ok && name != "" && (name[0] < '0' || name[0] > '9') &&
@@ -359,12 +354,12 @@ func (p *shellParser) word(i int) (end int, plain bool, err error) {
 		case c == '`', c == '$' && i+1 < len(p.s) && strings.IndexByte("({'\"", p.s[i+1]) >= 0, c == '<', c == '>':
 			i, err = p.expansion(i)
 			expansions++
-		case c == '$' && i+1 < len(p.s) && isVariable(p.s[i+1]):
+		case c == '$' && i+1 < len(p.s) && isShellVariable(p.s[i+1]):
 			i++
 			if p.s[i] >= '0' && p.s[i] <= '9' || strings.IndexByte("?!#@*$-", p.s[i]) >= 0 {
 				i++
 			} else {
-				for i < len(p.s) && isVariable(p.s[i]) && strings.IndexByte("?!#@*$-", p.s[i]) < 0 {
+				for i < len(p.s) && isShellVariable(p.s[i]) && strings.IndexByte("?!#@*$-", p.s[i]) < 0 {
 					i++
 				}
 			}
@@ -411,7 +406,7 @@ func (p *shellParser) descriptor(i int) bool {
 	return j > i && (p.has(j, "<") || p.has(j, ">")) || p.has(j, "<<") && !p.has(j, "<<<")
 }
 
-func isVariable(c byte) bool {
+func isShellVariable(c byte) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("?!#@*$-", c) >= 0
 }
 

@@ -226,8 +226,8 @@ func (p *shellParser) documents(i *int) error {
 			if *i >= len(p.s) {
 				return p.bad("ends before its here-document "+quoteName(d.end), start)
 			}
-			line, _, more := strings.Cut(p.s[*i:], "\n")
-			next := *i + len(line) + bit(more)
+			line, _, _ := strings.Cut(p.s[*i:], "\n")
+			next := min(*i+len(line)+1, len(p.s))
 			text := strings.TrimSuffix(line, "\r")
 			if d.tabs {
 				text = strings.TrimLeft(text, "\t")

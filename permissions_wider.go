@@ -95,7 +95,7 @@ func (w *wider) pair(i, j int) (found Witness, ok bool) {
 			later = append(later, a)
 		}
 	}
-	var perms [][]glob
+	var perms [][]ruleGlob
 	for _, a := range later {
 		perms = append(perms, a.perm)
 	}
@@ -107,7 +107,7 @@ func (w *wider) pair(i, j int) (found Witness, ok bool) {
 			return false
 		}
 		tried = append(tried, hit)
-		var ress [][]glob
+		var ress [][]ruleGlob
 		for k, a := range later {
 			if hit[k] {
 				ress = append(ress, a.res)
@@ -158,7 +158,7 @@ func (w *wider) guess() (Witness, Proof) {
 }
 
 // samples returns some texts that both match, or may.
-func (w *wider) samples(a, b []glob) []string {
+func (w *wider) samples(a, b []ruleGlob) []string {
 	const most = 4
 	left := globBudget(2000)
 	var out []string
@@ -168,7 +168,7 @@ func (w *wider) samples(a, b []glob) []string {
 				continue
 			}
 			both, _ := g.intersect(h, &left)
-			units := w.alphabet([][]glob{{g, h}})
+			units := w.alphabet([][]ruleGlob{{g, h}})
 			other := string(rune(units[len(units)-1]))
 			for _, x := range both[:min(len(both), most)] {
 				p := x.pattern()
@@ -206,8 +206,8 @@ func (s ruleSet) has(t ruleSet) bool {
 
 // search goes through the texts that both a and b match, shortest first, one for each way in
 // which the others match, until found returns true. With strict, none of the others may.
-func (w *wider) search(a, b []glob, others [][]glob, strict bool, found func(string, ruleSet) bool) bool {
-	patterns := slices.Concat([][]glob{a, b}, others)
+func (w *wider) search(a, b []ruleGlob, others [][]ruleGlob, strict bool, found func(string, ruleSet) bool) bool {
+	patterns := slices.Concat([][]ruleGlob{a, b}, others)
 	units := w.alphabet(patterns)
 	n, ok := newGlobWalk(patterns, units, &w.left)
 	if !ok {
@@ -261,7 +261,7 @@ func (w *wider) search(a, b []glob, others [][]glob, strict bool, found func(str
 }
 
 // alphabet returns the units that patterns name, and one that stands for all others.
-func (m Matching) alphabet(patterns [][]glob) []int32 {
+func (m Matching) alphabet(patterns [][]ruleGlob) []int32 {
 	var units []int32
 	for _, globs := range patterns {
 		for _, g := range globs {
@@ -304,7 +304,7 @@ type globWalk struct {
 	tails []uint64   // the places at a "*" at the end, for all patterns but the first two: they match whatever comes
 }
 
-func newGlobWalk(patterns [][]glob, units []int32, left *globBudget) (*globWalk, bool) {
+func newGlobWalk(patterns [][]ruleGlob, units []int32, left *globBudget) (*globWalk, bool) {
 	size := 0
 	for _, globs := range patterns {
 		for _, g := range globs {

@@ -38,8 +38,8 @@ func (r Reply) Paths() []ReplyPath {
 	for _, f := range []struct{ label, text string }{{"CHANGES", r.Changes}, {"HANDOFF", r.Handoff}} {
 		for line := range replyLines(f.text) {
 			first := len(paths) // of this line
-			for word := range words(f.text[line.from:line.to]) {
-				if isPath(word) {
+			for word := range pathWords(f.text[line.from:line.to]) {
+				if isReplyPath(word) {
 					paths = append(paths, ReplyPath{Field: f.label, Path: word})
 				} else if digest, ok := digestIn(word); ok && len(paths) > first && paths[len(paths)-1].SHA256 == "" {
 					paths[len(paths)-1].SHA256 = digest
@@ -90,16 +90,16 @@ func pathState(err error) PathState {
 }
 
 // Between words are spaces and brackets, and what a path of a board cannot have.
-const wordEnds = " \t\r()[]<>{},;|`\"，。；：、（）【】「」《》“”"
+const pathWordEnds = " \t\r()[]<>{},;|`\"，。；：、（）【】「」《》“”"
 
-// words yields the words of a line, without the punctuation round them. What stands in
+// pathWords yields the words of a line, without the punctuation round them. What stands in
 // quotation marks or backticks is one word if it is a path.
-func words(line string) func(yield func(string) bool) {
+func pathWords(line string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for line != "" {
 			if c := line[0]; c == '`' || c == '"' || c == '\'' {
 				line = line[1:]
-				if end := strings.IndexByte(line, c); end > 0 && isPath(line[:end]) {
+				if end := strings.IndexByte(line, c); end > 0 && isReplyPath(line[:end]) {
 					if !yield(line[:end]) {
 						return
 					}
@@ -107,7 +107,7 @@ func words(line string) func(yield func(string) bool) {
 				}
 				continue
 			}
-			if rest := strings.TrimLeft(line, wordEnds); len(rest) < len(line) {
+			if rest := strings.TrimLeft(line, pathWordEnds); len(rest) < len(line) {
 				if skipped := line[:len(line)-len(rest)]; strings.ContainsAny(skipped, "`\"") {
 					rest = line[strings.IndexAny(line, "`\""):]
 				}
@@ -115,7 +115,7 @@ func words(line string) func(yield func(string) bool) {
 				continue
 			}
 			word := line
-			if end := strings.IndexAny(line, wordEnds); end >= 0 {
+			if end := strings.IndexAny(line, pathWordEnds); end >= 0 {
 				word = line[:end]
 			}
 			line = line[len(word):]
@@ -126,7 +126,7 @@ func words(line string) func(yield func(string) bool) {
 	}
 }
 
-func isPath(s string) bool {
+func isReplyPath(s string) bool {
 	switch {
 	case len(s) < 2 || strings.Contains(s, "://") || strings.IndexFunc(s, breaksLine) >= 0:
 		return false
