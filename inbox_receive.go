@@ -77,11 +77,15 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 func (c *SignalChannel) take(ctx context.Context, session SessionID, o ReceiveOptions, attempts int) ([]Received, error) {
 	queue := inboxQueue(session)
 	opts := ClaimOptions{Max: max(o.Max, 1), Budget: o.Budget, Lease: o.Lease, Wait: !o.NoWait}
+	// What is claimed is judged, though the caller has gone: given back it would have spent
+	// an attempt, and nobody saw it.
+	after, cancel := linger(ctx)
+	defer cancel()
 	for {
 		claims, err := c.store.Claim(ctx, queue, opts)
 		if dear, ok := errors.AsType[*LimitError](err); ok {
 			// What is to be buried must not block those behind it for want of budget.
-			buried, berr := c.buryHead(ctx, session, int(dear.Got), o.Lease, attempts)
+			buried, berr := c.buryHead(after, session, int(dear.Got), o.Lease, attempts)
 			if berr != nil {
 				return nil, berr
 			} else if buried {
@@ -91,10 +95,20 @@ func (c *SignalChannel) take(ctx context.Context, session SessionID, o ReceiveOp
 		if err != nil {
 			return nil, err
 		}
-		got, err := c.sort(ctx, session, claims, attempts)
+		got, err := c.sort(after, session, claims, attempts)
 		if err != nil || len(got) > 0 || len(claims) == 0 {
 			return got, err
 		}
+	}
+}
+
+// linger returns a context that goes on for a second after ctx has ended.
+func linger(ctx context.Context) (context.Context, context.CancelFunc) {
+	after, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })
+	return after, func() {
+		stop()
+		cancel()
 	}
 }
 

@@ -146,6 +146,26 @@ func TestSignalBurialOutlivesItsCaller(t *testing.T) {
 	})
 }
 
+// Who gives up the moment the claim is made has spent no attempt, or what nobody ever saw
+// would be a dead letter for having been handed out.
+func TestSignalClaimOutlivesItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &leavingStore{Store: new(memstore.Store)}
+		c, err := team.OpenSignals(t.Context(), store, &team.SignalOptions{MaxAttempts: 1, Lease: time.Minute})
+		require.NoError(t, err)
+		require.NoError(t, c.Enrol(t.Context(), team.Member{Session: "ses_lead", Role: "lead"}))
+		s := note("x")
+		s.Epoch = "run-1" // which has to be asked for after the claim
+		send(t, c, "tester", "lead", s)
+		ctx, cancel := context.WithCancel(as(t.Context(), "lead"))
+		store.claimed = cancel
+		got, err := c.Receive(ctx, nil)
+		require.NoError(t, err, "a late answer is worth more than none")
+		require.Len(t, got, 1)
+		require.NoError(t, c.Ack(as(t.Context(), "lead"), got...))
+	})
+}
+
 type leavingStore struct {
 	*memstore.Store
 	claimed func()
