@@ -511,8 +511,8 @@ func (c *SignalChannel) encode(s, passed Signal) (Item, error) {
 
 func decodeSignal(item Item, seq Seq) (Signal, error) {
 	var s Signal
-	if err := json.Unmarshal(item.Data, &s); err != nil {
-		return Signal{}, err
+	if json.Unmarshal(item.Data, &s) != nil { // whose error would quote what it is
+		return Signal{}, errors.New("it is not the JSON of a signal")
 	}
 	if string(s.ID) != item.ID {
 		return Signal{}, errors.New("it has another id")

@@ -96,7 +96,11 @@ func (c *SignalChannel) Observe(ctx context.Context, e Event) (bool, error) {
 		id = data.Info.ID
 		setDefault(&session, data.Info.SessionID)
 	}
-	ours, err := c.learn(ctx, session, id, state, e.Time, strings.TrimSpace(e.Type+" "+e.ID))
+	evidence := e.Type
+	if e.ID != "" {
+		evidence += " " + quoteName(e.ID)
+	}
+	ours, err := c.learn(ctx, session, id, state, e.Time, evidence)
 	return ours, edge("inbox.observe", id, err)
 }
 

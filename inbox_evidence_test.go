@@ -257,6 +257,50 @@ func TestObserveOfForeignEvents(t *testing.T) {
 	})
 }
 
+// What a host names is evidence of one short line, whatever the host says.
+func TestStatusOfAHostThatSaysAnything(t *testing.T) {
+	for what, name := range map[string]string{"nothing": "", "a line break": "evt_1\x1b[2J\nstate: acked", "a flood": strings.Repeat("x", 1<<20)} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _ := newTeam(t, nil)
+				sent := send(t, c, "tester", "lead", note("x"))
+				var id string
+				for q := range c.Pending(as(t.Context(), "lead")) {
+					id = team.HostMessageID(q.Signal)
+				}
+				relayFor(t, c, renaming{new(notebook), name}, time.Second)
+				short := func(want team.SignalState) {
+					st := state(t, c, sent)
+					require.Equal(t, want, st.State)
+					require.NotEmpty(t, st.Evidence)
+					require.Less(t, len(st.Evidence), 300)
+					require.NotContains(t, st.Evidence, "\n")
+					require.NotContains(t, st.Evidence, "\x1b")
+				}
+				short(team.SignalOffered)
+				e := inboxEvent("delivered", id)
+				e.ID = name
+				ours, err := c.Observe(t.Context(), e)
+				require.NoError(t, err)
+				require.True(t, ours)
+				short(team.SignalDelivered)
+			})
+		})
+	}
+}
+
+// A renaming host answers another id than it was given.
+type renaming struct {
+	*notebook
+	id string
+}
+
+func (r renaming) Deliver(ctx context.Context, to team.SessionID, n team.Note) (team.Delivered, error) {
+	d, err := r.notebook.Deliver(ctx, to, n)
+	d.ID = r.id
+	return d, err
+}
+
 // The event can come before the host's answer, or instead of it.
 func TestStatusWhenTheEventComesBeforeTheAnswer(t *testing.T) {
 	for kind, want := range map[string]team.SignalState{"delivered": team.SignalDelivered, "cancelled": team.SignalCancelled} {

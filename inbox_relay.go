@@ -331,6 +331,10 @@ func final(err error) bool {
 // settle notes what the host answered. If the claim is in other hands by now, they
 // deliver it under the same id, which changes nothing.
 func (r *relay) settle(ctx context.Context, got Received, v Verdict, note Note, evidence string, cause error) error {
+	if v == VerdictAck {
+		setDefault(&evidence, note.ID) // or it would look like a receiver's ack
+		evidence = quoteName(evidence)
+	}
 	st := Settlement{Seq: got.Seq, Token: got.Token, Verdict: v, Reason: evidence}
 	err := r.c.store.Settle(context.WithoutCancel(ctx), r.queue, st)
 	event := TraceEvent{Op: "relay.deliver", ID: string(got.ID), Target: r.session, Size: int64(len(note.Text))}

@@ -411,7 +411,8 @@ func TestSignalCancelOnlyWhilePending(t *testing.T) {
 
 func TestSignalDamagedBecomesADeadLetter(t *testing.T) {
 	c, store := newTeam(t, nil)
-	for i, data := range []string{"", "{", "null", `{"id":"sig_other","kind":"note"}`} {
+	secret := strings.Repeat("a secret ", 1000)
+	for i, data := range []string{"", "{", "null", `{"id":"sig_other","kind":"note"}`, fmt.Sprintf(`{"sent":%q}`, secret), fmt.Sprintf(`{"id":"sig_5","kind":%q}`, secret)} {
 		_, err := store.Append(t.Context(), "inbox/ses_lead", []team.Item{{ID: fmt.Sprint("sig_", i), Data: []byte(data)}}, 0)
 		require.NoError(t, err)
 	}
@@ -425,10 +426,12 @@ func TestSignalDamagedBecomesADeadLetter(t *testing.T) {
 		require.NoError(t, err)
 		if item.State.Settled() {
 			require.Contains(t, item.Reason, "damaged")
+			require.NotContains(t, item.Reason, "secret", "evidence has no content")
+			require.Less(t, len(item.Reason), 300)
 			dead++
 		}
 	}
-	require.Equal(t, 4, dead)
+	require.Equal(t, 6, dead)
 }
 
 func TestSignalKeyIsSharedByAllChannelsOfAStore(t *testing.T) {
