@@ -344,6 +344,9 @@ func (l *Ledger) Keys(ctx context.Context, prefix, after string, limit int) iter
 // is over is no change, but its removal by a sweep is. The iterator is for one
 // loop.
 //
+// A loop that was away for so long that the store has forgotten what was deleted
+// meanwhile (an hour in SQLite) gets an ErrConflict: call Watch again, then read anew.
+//
 // It needs Records that are a Watcher; with any other it yields errors.ErrUnsupported.
 func (l *Ledger) Watch(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	w, ok := l.records.(Watcher)

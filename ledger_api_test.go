@@ -123,7 +123,7 @@ func several(t types.Type, raw, in bool, seen []types.Type) bool {
 
 func TestNoCallReturnsValuesInBulk(t *testing.T) {
 	// The compiled API of the package, by way of the build cache.
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export", "github.com/teamchan/team", "github.com/teamchan/team/memstore")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export", "github.com/teamchan/team/memstore", "github.com/teamchan/team/sqlitestore")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestNoCallReturnsValuesInBulk(t *testing.T) {
 		exports[p.ImportPath] = p.Export
 	}
 	imp := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	for _, path := range []string{"github.com/teamchan/team", "github.com/teamchan/team/memstore"} {
+	for _, path := range []string{"github.com/teamchan/team", "github.com/teamchan/team/memstore", "github.com/teamchan/team/sqlitestore"} {
 		pkg, err := imp.Import(path)
 		require.NoError(t, err)
 		require.Empty(t, bulk(pkg), path)

@@ -307,7 +307,8 @@ type Watcher interface {
 	// deleted after Watch has returned, by whatever process: so call it, then read,
 	// then range. It yields names only, waits without polling, and ends with ctx,
 	// whose error it yields. Changes of one key in quick succession may be one; the
-	// last one is never missed. The iterator is for one loop; what it holds is given
-	// back when that or ctx ends.
+	// last one is never missed: a store that cannot promise that any more, since the loop
+	// was away for too long, ends with an ErrConflict. The iterator is for one loop; what
+	// it holds is given back when that or ctx ends.
 	Watch(ctx context.Context, prefix string) iter.Seq2[string, error]
 }
