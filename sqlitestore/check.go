@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -78,23 +79,30 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// missing adds the tables and indexes that should be there and are not.
-func missing(c *conn, found []string) ([]string, error) {
+// names returns the tables and indexes of a file.
+func names(c *conn) (list []string, err error) {
+	err = c.each(`SELECT name FROM sqlite_schema`, func(row *sqlite3.Stmt) { list = append(list, row.ColumnText(0)) })
+	return list, err
+}
+
+// wanted returns the tables and indexes that a file should have.
+var wanted = sync.OnceValues(func() ([]string, error) {
 	model, err := sqlite3.Open(":memory:")
 	if err != nil {
-		return found, err
+		return nil, err
 	}
 	defer model.Close()
 	for _, step := range migrations {
 		if err := model.Exec(step); err != nil {
-			return found, err
+			return nil, err
 		}
 	}
-	names := func(c *conn) (list []string, err error) {
-		err = c.each(`SELECT name FROM sqlite_schema`, func(row *sqlite3.Stmt) { list = append(list, row.ColumnText(0)) })
-		return list, err
-	}
-	want, err := names(&conn{db: model})
+	return names(&conn{db: model})
+})
+
+// missing adds the tables and indexes that should be there and are not.
+func missing(c *conn, found []string) ([]string, error) {
+	want, err := wanted()
 	if err != nil {
 		return found, err
 	}
