@@ -237,7 +237,8 @@ func (p *platter) cut(tb testing.TB, dir string, everything bool, random *rand.R
 	} else if random != nil && random.IntN(2) == 0 {
 		names = maps.Clone(p.names)
 	}
-	for name, file := range names {
+	for _, name := range slices.Sorted(maps.Keys(names)) { // so that a seed repeats it
+		file := names[name]
 		content := slices.Clone(p.durable[file])
 		for _, op := range p.pending[file] {
 			if everything {

@@ -1,12 +1,26 @@
 package sqlitestore_test
 
 import (
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/teamchan/team"
 )
+
+var seed = flag.Uint64("seed", 0, "`number` that a test with random choices logged, to make the same ones again")
+
+// seeded returns the random choices of a test that can be repeated.
+func seeded(tb testing.TB) *rand.Rand {
+	n := *seed
+	if n == 0 {
+		n = rand.Uint64()
+	}
+	tb.Logf("to repeat: -seed %d", n)
+	return rand.New(rand.NewPCG(n, 0))
+}
 
 func mustAppend(tb testing.TB, s team.Queue, queue string, ids ...string) (seqs []team.Seq) {
 	tb.Helper()

@@ -2,6 +2,7 @@ package sqlitestore_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -14,6 +15,9 @@ import (
 	"github.com/teamchan/team"
 	"github.com/teamchan/team/sqlitestore"
 )
+
+// sends is 10 000 in the whole torture, which takes minutes.
+var sends = flag.Int("torture", 500, "how many `items` each of the 8 processes of TestTorture sends")
 
 // scale makes a test smaller where everything is slower.
 func scale(n int) int {
@@ -67,7 +71,7 @@ func TestOpenAtOnce(t *testing.T) {
 func TestTorture(t *testing.T) {
 	t.Parallel()
 	const senders, lease = 8, 400 * time.Millisecond
-	each := scale(500)
+	each := scale(*sends)
 	path := filepath.Join(t.TempDir(), "s.db")
 	s := openAt(t, path, nil)
 

@@ -17,8 +17,17 @@ import (
 )
 
 // The laws of a store, where the calls of a law go to several processes in turn.
-func TestStoreInProcesses(t *testing.T) { storetest.Run(t, inProcesses(t, 3)) }
-func FuzzStoreInProcesses(f *testing.F) { storetest.Fuzz(f, inProcesses(f, 3)) }
+func TestStoreInProcesses(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, inProcesses(t, 3))
+}
+
+func FuzzStoreInProcesses(f *testing.F) {
+	if raceEnabled {
+		f.Skip("its calls come one by one; FuzzStore makes the same")
+	}
+	storetest.Fuzz(f, inProcesses(f, 3))
+}
 
 // inProcesses starts processes and returns what opens a new file in all of them.
 func inProcesses(tb testing.TB, n int) func(testing.TB) team.Store {

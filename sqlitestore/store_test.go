@@ -31,6 +31,10 @@ func openAt(tb testing.TB, path string, opts *sqlitestore.Options) *sqlitestore.
 	return s
 }
 
-func TestStore(t *testing.T)      { storetest.Run(t, quick) }
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, quick)
+}
+
 func FuzzStore(f *testing.F)      { storetest.Fuzz(f, quick) }
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, open) }

@@ -186,17 +186,17 @@ func TestWAL(t *testing.T) {
 		}
 		return st
 	}
-	write(60)
+	write(40)
 	if st := stats(); st.WALBytes > 16<<20 || st.Checkpoints == 0 || st.StarvedCheckpoints > 0 {
-		t.Errorf("after 60 MB: %+v, want a log of 16 MB at most and no starved checkpoint", st)
+		t.Errorf("after 40 MB: %+v, want a log of 16 MB at most and no starved checkpoint", st)
 	}
 	release, err := s.HoldReader(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(60)
+	write(40)
 	if st := stats(); st.WALBytes < 30<<20 || st.StarvedCheckpoints == 0 || st.WALBehind == 0 {
-		t.Errorf("after 60 MB with a reader: %+v, want it to be seen", st)
+		t.Errorf("after 40 MB with a reader: %+v, want it to be seen", st)
 	}
 	release()
 	write(8)
@@ -231,15 +231,16 @@ func TestStats(t *testing.T) {
 
 // 5 000 settled and one new.
 func TestManySettled(t *testing.T) {
+	n := scale(5000)
 	s := openAt(t, filepath.Join(t.TempDir(), "s.db"), nil)
 	var items []team.Item
-	for i := range 5000 {
+	for i := range n {
 		items = append(items, team.Item{ID: fmt.Sprint("i", i)})
 	}
 	if _, err := s.Append(t.Context(), "q", items, 0); err != nil {
 		t.Fatal(err)
 	}
-	claims, err := s.Claim(t.Context(), "q", team.ClaimOptions{Max: 5000, Lease: time.Hour})
+	claims, err := s.Claim(t.Context(), "q", team.ClaimOptions{Max: n, Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
