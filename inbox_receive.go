@@ -85,7 +85,7 @@ func (c *SignalChannel) take(ctx context.Context, session SessionID, o ReceiveOp
 		claims, err := c.store.Claim(ctx, queue, opts)
 		if dear, ok := errors.AsType[*LimitError](err); ok {
 			// What is to be buried must not block those behind it for want of budget.
-			buried, berr := c.buryHead(after, session, int(dear.Got), o.Lease, attempts)
+			buried, berr := c.buryHead(after, session, int(dear.Got), attempts)
 			if berr != nil {
 				return nil, berr
 			} else if buried {
@@ -96,6 +96,10 @@ func (c *SignalChannel) take(ctx context.Context, session SessionID, o ReceiveOp
 			return nil, err
 		}
 		got, err := c.sort(after, session, claims, attempts)
+		if errors.Is(err, ErrConflict) {
+			// A burial was not made before its lease ended: now under one that is long enough.
+			_, err = c.buryHead(after, session, claims[0].Cost, attempts)
+		}
 		if err != nil || len(got) > 0 || len(claims) == 0 {
 			return got, err
 		}
@@ -143,7 +147,7 @@ func (c *SignalChannel) sort(ctx context.Context, session SessionID, claims []Cl
 		}
 	}
 	// The good ones are not held up: a burial that fails is made when the lease brings
-	// the signal back.
+	// the signal back. ErrConflict says that one is in other hands, who bury it, or in nobody's.
 	if err := c.bury(ctx, session, dead); err != nil && len(got) == 0 {
 		return nil, err
 	}
@@ -168,8 +172,7 @@ func (c *SignalChannel) judge(ctx context.Context, claim Claim, attempts int) (S
 	return s, burial{}, nil
 }
 
-// bury makes dead letters. Who called may have gone: they are buried all the same. What
-// is in other hands by now is no error: they bury it.
+// bury makes dead letters. Who called may have gone: they are buried all the same.
 func (c *SignalChannel) bury(ctx context.Context, session SessionID, dead []burial) error {
 	if len(dead) == 0 {
 		return nil
@@ -189,15 +192,12 @@ func (c *SignalChannel) bury(ctx context.Context, session SessionID, dead []buri
 		}
 		c.trace(ctx, TraceEvent{Op: "inbox.bury", ID: b.claim.ID, Target: session, Reason: b.kind, Outcome: "dead"}, one)
 	}
-	if errors.Is(err, ErrConflict) {
-		return nil
-	}
 	return err
 }
 
 // buryHead buries the first pending signal of that cost, if it is to be buried, and
 // reports whether it was.
-func (c *SignalChannel) buryHead(ctx context.Context, session SessionID, cost int, lease time.Duration, attempts int) (bool, error) {
+func (c *SignalChannel) buryHead(ctx context.Context, session SessionID, cost, attempts int) (bool, error) {
 	queue := inboxQueue(session)
 	for item, err := range c.store.Items(ctx, queue, ListOptions{}) {
 		if err != nil {
@@ -211,7 +211,7 @@ func (c *SignalChannel) buryHead(ctx context.Context, session SessionID, cost in
 			return false, err
 		}
 		// Nobody but a claim can bury it; what that takes instead is given back.
-		claims, err := c.store.Claim(ctx, queue, ClaimOptions{Max: 1, Lease: lease})
+		claims, err := c.store.Claim(ctx, queue, ClaimOptions{Max: 1, Lease: DefaultLease})
 		if err != nil || len(claims) == 0 {
 			return false, err
 		}
@@ -220,7 +220,10 @@ func (c *SignalChannel) buryHead(ctx context.Context, session SessionID, cost in
 			c.giveBack(ctx, queue, claims)
 			return false, err
 		}
-		return true, c.bury(ctx, session, []burial{b})
+		if err := c.bury(ctx, session, []burial{b}); !errors.Is(err, ErrConflict) {
+			return true, err
+		}
+		return true, nil // whoever has it by now buries it
 	}
 	return false, nil
 }

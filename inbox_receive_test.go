@@ -30,6 +30,16 @@ func (b *burials) record(_ context.Context, e team.TraceEvent) {
 	}
 }
 
+// done returns the lines of those that were made.
+func (b *burials) done() (lines []string) {
+	for _, line := range b.lines {
+		if strings.Contains(line, " dead ") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 // die receives the next signal of the lead and never settles it.
 func die(t *testing.T, c *team.SignalChannel, opts *team.ReceiveOptions) team.Received {
 	t.Helper()
@@ -164,6 +174,42 @@ func TestSignalClaimOutlivesItsCaller(t *testing.T) {
 		require.Len(t, got, 1)
 		require.NoError(t, c.Ack(as(t.Context(), "lead"), got...))
 	})
+}
+
+// A lease that is over before a burial is made: it is made all the same, and what lies
+// behind it comes.
+func TestSignalBurialOutlastsAShortLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trail := new(burials)
+		store := &lateSettles{Store: new(memstore.Store)}
+		c, err := team.OpenSignals(t.Context(), store, &team.SignalOptions{MaxAttempts: 1, Lease: 10 * time.Millisecond, Trace: trail.record})
+		require.NoError(t, err)
+		require.NoError(t, c.Enrol(t.Context(), team.Member{Session: "ses_lead", Role: "lead"}))
+		poison := send(t, c, "tester", "lead", note("poison"))
+		_, err = store.Append(t.Context(), "inbox/ses_lead", []team.Item{{ID: "sig_x", Data: []byte("{")}}, 0)
+		require.NoError(t, err)
+		die(t, c, nil)
+		send(t, c, "tester", "lead", note("good"))
+		store.settles = 50 * time.Millisecond
+		ctx, cancel := context.WithTimeout(as(t.Context(), "lead"), time.Minute)
+		defer cancel()
+		got, err := c.Receive(ctx, nil)
+		require.NoError(t, err)
+		require.Equal(t, "good", got[0].Summary)
+		require.Equal(t, team.SignalDead, state(t, c, poison).State)
+		require.ElementsMatch(t, []string{string(poison.ID) + " ses_lead dead attempts spent", "sig_x ses_lead dead damaged"}, trail.done())
+	})
+}
+
+// A lateSettles is a store that takes its time to settle.
+type lateSettles struct {
+	*memstore.Store
+	settles time.Duration
+}
+
+func (s *lateSettles) Settle(ctx context.Context, queue string, list ...team.Settlement) error {
+	time.Sleep(s.settles)
+	return s.Store.Settle(ctx, queue, list...)
 }
 
 type leavingStore struct {
