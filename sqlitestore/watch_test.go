@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -270,6 +271,68 @@ func TestMigrateFrom1(t *testing.T) {
 	mustClaim(t, s, "q", "b:1")
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check = %v, want no error", err)
+	}
+}
+
+// Many open a file of version 1 at once while somebody writes to it and somebody reads:
+// all succeed, and who was there before goes on.
+func TestMigrateFrom1AtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	ddl := read(t, filepath.Join("testdata", "v1.sql"))
+	var before [2]*sqlite3.Conn
+	for i, sql := range []string{"PRAGMA journal_mode = wal; " + ddl + "BEGIN IMMEDIATE", "BEGIN; SELECT count(*) FROM items"} {
+		c, err := sqlite3.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Exec(sql); err != nil {
+			t.Fatal(err)
+		}
+		before[i] = c
+	}
+	var wg sync.WaitGroup
+	stores := make([]*sqlitestore.Store, 8)
+	for i := range stores {
+		wg.Go(func() {
+			s, err := sqlitestore.Open(t.Context(), path, nil)
+			if err != nil {
+				t.Errorf("Open = %v, want no error", err)
+				return
+			}
+			stores[i] = s
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	if err := before[0].Exec(`UPDATE records SET value = x'35' WHERE key = x'6b2f32'; COMMIT`); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	// The reader still sees what was, and then what is.
+	if err := before[1].Exec(`SELECT data FROM items; COMMIT; SELECT token FROM items`); err != nil {
+		t.Errorf("who was reading: %v", err)
+	}
+	changed, stop := iter.Pull2(stores[0].Watch(t.Context(), "k/"))
+	defer stop()
+	if r, err := stores[1].Get(t.Context(), "k/2"); err != nil || string(r.Value) != "5" {
+		t.Errorf("Get = %+v, %v, want what was written while others waited", r, err)
+	}
+	if err := stores[2].Delete(t.Context(), "k/2", team.AnyVersion); err != nil {
+		t.Error(err)
+	}
+	if key, err, _ := changed(); key != "k/2" || err != nil {
+		t.Errorf("Watch yields %q, %v, want k/2", key, err)
+	}
+	if err := stores[3].Check(t.Context()); err != nil {
+		t.Errorf("Check = %v, want no error", err)
+	}
+	for _, s := range stores {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close = %v, want no error", err)
+		}
 	}
 }
 
