@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -303,4 +304,47 @@ func unescape(s string) string {
 		}
 		s = s[min(len(s), len(name)+1):]
 	}
+}
+
+// encode makes the item that stores s, of which the caller passed the body and the
+// references.
+func (c *SignalChannel) encode(s, passed Signal) (Item, error) {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return Item{}, err
+	}
+	// The digest covers what the caller chose, so that a repeated Send can be told
+	// from another signal. A field that is added here must be left out where it is
+	// empty, or the keys of signals that are stored already would conflict.
+	chosen, err := json.Marshal(struct {
+		Role     Role      `json:"role"`
+		Kind     Kind      `json:"kind"`
+		Summary  string    `json:"summary"`
+		Body     string    `json:"body"`
+		Refs     []Ref     `json:"refs"`
+		ReplyTo  SignalID  `json:"replyTo"`
+		Delivery Delivery  `json:"delivery"`
+		Expires  time.Time `json:"expires"`
+		Epoch    string    `json:"epoch,omitempty"`
+	}{s.From.Role, s.Kind, s.Summary, passed.Body, passed.Refs, s.ReplyTo, s.Delivery, s.Expires, s.Epoch})
+	if err != nil {
+		return Item{}, err
+	}
+	item := Item{ID: string(s.ID), Digest: hexDigest(chosen), Cost: frameCost(s), Expires: s.Expires, Data: data}
+	if s.Key != "" {
+		item.Key = string(s.From.Session) + "\x00" + s.Key // neither has a control character
+	}
+	return item, nil
+}
+
+func decodeSignal(item Item, seq Seq) (Signal, error) {
+	var s Signal
+	if json.Unmarshal(item.Data, &s) != nil { // whose error would quote what it is
+		return Signal{}, errors.New("it is not the JSON of a signal")
+	}
+	if string(s.ID) != item.ID {
+		return Signal{}, errors.New("it has another id")
+	}
+	s.Seq = seq
+	return s, s.check()
 }
