@@ -341,6 +341,34 @@ func TestStatusOfWhatWasCancelledTooLate(t *testing.T) {
 	})
 }
 
+// The last try took, its answer was lost, and the event came: what is in the conversation
+// is no dead letter.
+func TestStatusWhenTheLastAnswerIsLost(t *testing.T) {
+	for what, lost := range map[string]error{"a passing fault": errors.New("connection reset"), "a refusal for good": team.ErrDenied} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _ := newTeam(t, nil)
+				host := &notebook{}
+				host.lose = func(int) error {
+					if _, err := c.Observe(t.Context(), inboxEvent("delivered", host.notes[0].ID)); err != nil {
+						return err
+					}
+					return lost
+				}
+				sent := send(t, c, "tester", "lead", note("x"))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				require.ErrorIs(t, c.Relay(ctx, host, "ses_lead", &team.RelayOptions{Tries: 1}), context.DeadlineExceeded)
+				require.Equal(t, team.SignalDelivered, state(t, c, sent).State)
+				require.Empty(t, pending(t, c, "lead"))
+				for q := range c.DeadLetters(as(t.Context(), "lead")) {
+					t.Errorf("dead letter %q", q.Evidence)
+				}
+			})
+		})
+	}
+}
+
 // Who reports evidence at the same moment as another loses nothing.
 func TestStatusOfTwoReportsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

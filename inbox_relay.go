@@ -260,7 +260,8 @@ func (r *relay) deliver(ctx context.Context, got Received) (err error) {
 			d, err = r.sessions.Deliver(ctx, r.session, note)
 			return err
 		})
-		if err == nil && d.Text != note.Text {
+		foreign := err == nil && d.Text != note.Text
+		if foreign {
 			err = fmt.Errorf("%w: the host holds another text under %s", ErrConflict, note.ID)
 		}
 		switch {
@@ -277,6 +278,10 @@ func (r *relay) deliver(ctx context.Context, got Received) (err error) {
 			// Nobody knows whether it arrived; the same id makes another try harmless.
 			return ctx.Err()
 		case final(err) || over(try+1, r.opts.Tries):
+			// Its event may have come while the answer was lost.
+			if known, err := r.c.introduce(ctx, r.session, got.Signal); err == nil && known.State != "" && !foreign {
+				return r.settle(ctx, got, VerdictAck, note, known.Host, nil)
+			}
 			return r.settle(ctx, got, VerdictBury, note, relayGaveUp+"the host refused it: "+kindOf(err), err)
 		}
 		r.c.trace(ctx, TraceEvent{Op: "relay.deliver", ID: string(got.ID), Target: r.session, Size: int64(len(note.Text))}, err)
