@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -395,6 +396,28 @@ func TestClose(t *testing.T) {
 		t.Errorf("Get after Close = %v, want ErrClosed", err)
 	}
 	until(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// A bell that somebody emptied rings all the same.
+func TestBellEmptied(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	a, b := openAt(t, path, nil), openAt(t, path, nil)
+	best := time.Hour
+	for i := range 4 {
+		sent := make(chan time.Time, 1)
+		time.AfterFunc(50*time.Millisecond, func() {
+			if err := os.Truncate(path+"-bell", 0); err != nil {
+				t.Error(err)
+			}
+			sent <- time.Now()
+			benchAppend(t, b, "q", fmt.Sprint("i", i))
+		})
+		mustClaim(t, a, "q", fmt.Sprintf("i%d:1", i))
+		best = min(best, time.Since(<-sent))
+	}
+	if best > 300*time.Millisecond {
+		t.Errorf("the soonest of 4 came after %v, want one at least to be rung", best)
+	}
 }
 
 // Nobody waits, so there is no watcher.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -182,7 +183,7 @@ func (b *bell) listen(watch *fsnotify.Watcher) {
 // look reads the file and wakes who waits for what has changed. b.mu must be held.
 func (b *bell) look(wake bool) {
 	var buf [8 * slots]byte
-	if _, err := b.file.ReadAt(buf[:], 0); err != nil {
+	if _, err := b.file.ReadAt(buf[:], 0); err != nil && err != io.EOF { // somebody may have emptied it
 		return
 	}
 	for at := range slot(slots) {
