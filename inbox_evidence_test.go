@@ -369,6 +369,42 @@ func TestStatusWhenTheLastAnswerIsLost(t *testing.T) {
 	}
 }
 
+// A relay gave up, and later evidence shows that the host has it all the same: it is no
+// dead letter, and to redrive it brings nothing twice.
+func TestStatusOfADeadLetterThatArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newTeam(t, nil)
+		host := &notebook{lose: func(int) error { return errors.New("connection reset") }}
+		sent := send(t, c, "tester", "lead", note("x"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, c.Relay(ctx, host, "ses_lead", &team.RelayOptions{Tries: 2}), context.DeadlineExceeded)
+		var dead []team.Queued
+		letters := func() int {
+			dead = nil
+			for q, err := range c.DeadLetters(as(t.Context(), "lead")) {
+				require.NoError(t, err)
+				dead = append(dead, q)
+			}
+			return len(dead)
+		}
+		require.Equal(t, 1, letters())
+		before := dead
+		require.Equal(t, team.SignalDead, knows(t, c, sent))
+		ours, err := c.Confirm(t.Context(), "ses_lead", host.notes[0].ID, "read back")
+		require.NoError(t, err)
+		require.True(t, ours)
+		require.Equal(t, team.SignalDelivered, knows(t, c, sent))
+		require.Zero(t, letters())
+		require.NoError(t, c.Redrive(as(t.Context(), "lead"), before...))
+		calls := host.calls
+		relayFor(t, c, host, time.Minute)
+		require.Equal(t, calls, host.calls)
+		require.Equal(t, team.SignalDelivered, knows(t, c, sent))
+		require.Empty(t, pending(t, c, "lead"))
+	})
+}
+
 // Who reports evidence at the same moment as another loses nothing.
 func TestStatusOfTwoReportsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

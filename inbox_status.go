@@ -24,8 +24,8 @@ type SignalState string
 // and back to queued when its lease ends; what Relay brings into a host goes from
 // queued to offered, delivered and acked, as far as somebody tells (see
 // SignalChannel.Observe). The last four are final, but that a dead letter may be
-// redriven, and that a signal which somebody took out of the host's inbox was, by later
-// evidence, delivered all the same.
+// redriven, and that a signal which somebody took out of the host's inbox, or which a
+// relay gave up, was, by later evidence, delivered all the same.
 const (
 	SignalQueued    SignalState = "queued"    // in its inbox; also while a relay asks a host that has not answered
 	SignalOffered   SignalState = "offered"   // in the host's inbox; no agent need have seen it
@@ -81,7 +81,7 @@ func (c *SignalChannel) status(ctx context.Context, session SessionID, item Stor
 			_, _ = fmt.Sscanf(item.Reason, deadSpent, &st.Attempt)
 		}
 	}
-	if item.Attempt == 0 || st.State == SignalDead || st.State == SignalAcked {
+	if item.Attempt == 0 || st.State == SignalAcked {
 		return st, nil // no relay has had it, or no host's word changes that
 	}
 	r, _, err := c.relayed(ctx, session, hostTail(session, SignalID(item.ID)))
@@ -135,6 +135,9 @@ func (c *SignalChannel) list(ctx context.Context, op string, opts ListOptions, w
 					continue
 				}
 				q.Status, err = c.status(ctx, caller.Session, item)
+			}
+			if err == nil && item.State == ItemDead && q.State != SignalDead {
+				continue // a relay gave it up, and the host has it
 			}
 			if err == nil {
 				if q.Signal, err = decodeSignal(item.Item, item.Seq); err != nil {
