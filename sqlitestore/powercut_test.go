@@ -18,6 +18,9 @@ import (
 // A power cut at any change of the disk: what was acknowledged is there, in one state
 // that the store was in, and the file is whole.
 func TestPowerCut(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine does it all")
+	}
 	for _, mode := range []struct {
 		name string
 		opts sqlitestore.Options
@@ -28,9 +31,6 @@ func TestPowerCut(t *testing.T) {
 		{"normal, with a rollback journal", sqlitestore.Options{Synchronous: sqlitestore.Normal, AllowNetwork: true}},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
-			if raceEnabled && mode.name != "full" {
-				t.Skip("one goroutine does it all")
-			}
 			t.Parallel()
 			d, left := newDisk(t), newDisk(t)
 			d.keeps = true
@@ -38,7 +38,7 @@ func TestPowerCut(t *testing.T) {
 			random := seeded(t)
 			t.Logf("%d changes of the disk, %d steps", len(d.log), len(states)-1)
 			// Most of the beginning, where the file is made, then some.
-			every := max(len(d.log)/scale(40), 1)
+			every := max(len(d.log)/40, 1)
 			p, cuts, lost := newPlatter(), 0, 0
 			for i, op := range d.log {
 				p.play(op)
