@@ -88,8 +88,13 @@ type relayOwner struct {
 	Lease time.Duration `json:"lease"`
 }
 
-// relayGaveUp begins the reason of a dead letter that a relay has had in hand.
-const relayGaveUp = "relay: "
+const (
+	// relayGaveUp begins the reason of a dead letter that a relay has had in hand.
+	relayGaveUp = "relay: "
+	// relayForeign is that of one whose id the host has for something else. What its
+	// events tell is not about the signal.
+	relayForeign = relayGaveUp + "the host refused it: it has something else under the id"
+)
 
 var errRelayLost = errors.New("the relay, or the signal at hand, is in other hands")
 
@@ -260,8 +265,7 @@ func (r *relay) deliver(ctx context.Context, got Received) (err error) {
 			d, err = r.sessions.Deliver(ctx, r.session, note)
 			return err
 		})
-		foreign := err == nil && d.Text != note.Text
-		if foreign {
+		if err == nil && d.Text != note.Text {
 			err = fmt.Errorf("%w: the host holds another text under %s", ErrConflict, note.ID)
 		}
 		switch {
@@ -277,9 +281,11 @@ func (r *relay) deliver(ctx context.Context, got Received) (err error) {
 		case ctx.Err() != nil:
 			// Nobody knows whether it arrived; the same id makes another try harmless.
 			return ctx.Err()
+		case errors.Is(err, ErrConflict):
+			return r.settle(ctx, got, VerdictBury, note, relayForeign, err)
 		case final(err) || over(try+1, r.opts.Tries):
 			// Its event may have come while the answer was lost.
-			if known, err := r.c.introduce(ctx, r.session, got.Signal); err == nil && known.State != "" && !foreign {
+			if known, err := r.c.introduce(ctx, r.session, got.Signal); err == nil && known.State != "" {
 				return r.settle(ctx, got, VerdictAck, note, known.Host, nil)
 			}
 			return r.settle(ctx, got, VerdictBury, note, relayGaveUp+"the host refused it: "+kindOf(err), err)
@@ -325,7 +331,7 @@ func (r *relay) keep(ctx context.Context, got Received, do func(context.Context)
 
 // final reports whether a host's refusal will be the same next time.
 func final(err error) bool {
-	for _, kind := range []error{ErrNotFound, ErrConflict, ErrDenied, ErrInvalid, ErrLimit, errors.ErrUnsupported} {
+	for _, kind := range []error{ErrNotFound, ErrDenied, ErrInvalid, ErrLimit, errors.ErrUnsupported} {
 		if errors.Is(err, kind) {
 			return true
 		}

@@ -185,8 +185,15 @@ func TestRelayForeignTextUnderItsID(t *testing.T) {
 			s = q.Signal
 		}
 		host := &notebook{notes: []team.Note{{ID: team.HostMessageID(s), Text: "somebody else's"}}}
+		arrives := func() {
+			_, err := c.Observe(t.Context(), inboxEvent("delivered", host.notes[0].ID))
+			require.NoError(t, err)
+		}
+		host.lose = func(int) error { arrives(); return nil }
 		relayFor(t, c, host, time.Minute)
 		require.Equal(t, team.SignalDead, state(t, c, sent).State, "a success that is not ours is none")
+		arrives()
+		require.Equal(t, team.SignalDead, state(t, c, sent).State, "nor is its event")
 		s.To = "ses_other"
 		require.NotEqual(t, host.notes[0].ID, team.HostMessageID(s), "the id is the session's too")
 	})

@@ -81,7 +81,7 @@ func (c *SignalChannel) status(ctx context.Context, session SessionID, item Stor
 			_, _ = fmt.Sscanf(item.Reason, deadSpent, &st.Attempt)
 		}
 	}
-	if item.Attempt == 0 || st.State == SignalAcked {
+	if item.Attempt == 0 || st.State == SignalAcked || item.Reason == relayForeign {
 		return st, nil // no relay has had it, or no host's word changes that
 	}
 	r, _, err := c.relayed(ctx, session, hostTail(session, SignalID(item.ID)))
