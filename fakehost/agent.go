@@ -61,9 +61,18 @@ func newAgents(h *Host) *AgentDomain {
 	d := &AgentDomain{h: h}
 	rules := h.defaultRules()
 	todo := "todowrite"
+	build, plan := slices.Clone(rules), slices.Clone(rules)
+	if h.profile.v1() {
+		build = append(build, Rule{"question", "*", team.Allow}, Rule{"plan_enter", "*", team.Allow})
+		plan = append(plan, Rule{"question", "*", team.Allow}, Rule{"plan_exit", "*", team.Allow}, Rule{h.profile.Subagent, "general", team.Deny})
+	}
+	plan = append(plan, Rule{"edit", "*", team.Deny})
+	if h.profile.v1() {
+		plan = append(plan, Rule{"edit", ".opencode/plans/*.md", team.Allow})
+	}
 	d.list = []Agent{
-		{Name: "build", Mode: "primary", Permissions: rules},
-		{Name: "plan", Mode: "primary", Permissions: append(slices.Clone(rules), Rule{"edit", "*", team.Deny})},
+		{Name: "build", Mode: "primary", Permissions: build},
+		{Name: "plan", Mode: "primary", Permissions: plan},
 		{Name: "general", Mode: "subagent", Permissions: append(slices.Clone(rules), Rule{todo, "*", team.Deny})},
 		{Name: "explore", Mode: "subagent", Permissions: append(slices.Clone(rules), Rule{"*", "*", team.Deny},
 			Rule{"grep", "*", team.Allow}, Rule{"glob", "*", team.Allow}, Rule{"list", "*", team.Allow},
@@ -79,8 +88,14 @@ func (h *Host) defaultRules() []Rule {
 	if h.profile.v1() {
 		rules = append(rules, Rule{"doom_loop", "*", team.Ask})
 	}
-	return append(rules, Rule{"external_directory", "*", team.Ask},
-		Rule{"read", "*.env", team.Ask}, Rule{"read", "*.env.*", team.Ask}, Rule{"read", "*.env.example", team.Allow})
+	rules = append(rules, Rule{"external_directory", "*", team.Ask})
+	if h.profile.v1() {
+		for _, action := range []string{"question", "plan_enter", "plan_exit"} {
+			rules = append(rules, Rule{action, "*", team.Deny})
+		}
+		rules = append(rules, Rule{"read", "*", team.Allow})
+	}
+	return append(rules, Rule{"read", "*.env", team.Ask}, Rule{"read", "*.env.*", team.Ask}, Rule{"read", "*.env.example", team.Allow})
 }
 
 // Add adds an agent, or replaces the one of its name.

@@ -27,6 +27,9 @@ type Host struct {
 	Log        *LogDomain     // generation 2
 	KV         *StorageDomain // generation 2
 	Permission *PermissionDomain
+	Todo       *TodoDomain     // generation 1
+	Question   *QuestionDomain // generation 1
+	Form       *FormDomain     // generation 2
 	Tool       *ToolDomain
 	Agent      *AgentDomain
 
@@ -201,6 +204,15 @@ func (h *Host) domains() error {
 	if p.Storage {
 		h.KV = newStorage(h)
 	}
+	if p.Todo {
+		h.Todo = &TodoDomain{h}
+	}
+	if p.Question {
+		h.Question = &QuestionDomain{h: h}
+	}
+	if p.Form {
+		h.Form = &FormDomain{h: h}
+	}
 	for _, a := range h.opts.Agents {
 		if err := h.Agent.Add(a); err != nil {
 			return err
@@ -255,6 +267,12 @@ func (h *Host) shut() error {
 	}
 	h.mu.Unlock()
 	h.Permission.drop()
+	if h.Question != nil {
+		h.Question.pending.drop()
+	}
+	if h.Form != nil {
+		h.Form.pending.drop()
+	}
 	h.work.Wait()
 
 	h.mu.Lock()

@@ -14,10 +14,22 @@ import (
 	"strings"
 )
 
-// nativeTools returns the host's own tools: the one for subagents, and those that work in
-// the workspace, if there is one.
+// nativeTools returns the host's own tools: the one for subagents, those of the domains, and
+// those that work in the workspace, if there is one.
 func (h *Host) nativeTools() []Tool {
 	out := []Tool{h.subagentTool()}
+	if h.Todo != nil {
+		out = append(out, h.Todo.tool())
+	}
+	if h.Question != nil {
+		out = append(out, h.Question.tool())
+	}
+	if h.Form != nil {
+		out = append(out, h.Form.tool())
+	}
+	if h.Question != nil && h.profile.PlanMode {
+		out = append(out, h.planExitTool())
+	}
 	if h.opts.Directory == "" {
 		return out
 	}

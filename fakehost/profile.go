@@ -14,6 +14,17 @@ type Profile struct {
 	Inbox   bool // list, cancel, change delivery
 	Log     bool // the durable log of events
 	Storage bool // key-value storage of plugins
+	Todo    bool // the list of things to do, with its tool
+	Form    bool // forms, and a tool question that opens one
+
+	// Question says whether the tool question is registered. OpenCode 1.18 wants
+	// OPENCODE_CLIENT to be app, cli or desktop, or OPENCODE_ENABLE_QUESTION_TOOL, which was
+	// set.
+	Question bool
+
+	// PlanMode says whether the tool plan_exit is registered, which asks by Question. OpenCode
+	// 1.18 wants OPENCODE_EXPERIMENTAL_PLAN_MODE and OPENCODE_CLIENT=cli for it.
+	PlanMode bool
 
 	// EvaluateHook says whether Permission.Hook has any effect. OpenCode 1.18 declares
 	// permission.ask, but it did not fire (1.18.33).
@@ -38,13 +49,14 @@ type Profile struct {
 // V1_18 is OpenCode 1.18.33, as captured.
 var V1_18 = Profile{
 	Name: "v1.18", Version: "1.18.33", Generation: 1,
+	Todo: true, Question: true, PlanMode: true,
 	Subagent: "task", Shell: "bash", Background: true, TruncateBeforeHook: true,
 }
 
 // V2_0 is OpenCode 2.0.26, as read in its source and in recordings of 2.0.24.
 var V2_0 = Profile{
 	Name: "v2.0", Version: "2.0.26", Generation: 2,
-	Inbox: true, Log: true, Storage: true, EvaluateHook: true, Feed: 4096,
+	Inbox: true, Log: true, Storage: true, Form: true, EvaluateHook: true, Feed: 4096,
 	Subagent: "subagent", Shell: "shell", Background: true,
 }
 

@@ -150,14 +150,22 @@ type ending struct {
 	silent  bool // generation 1: a decline is no error
 }
 
+// declined reports whether a person refused what the agent asked for, which ends its turn.
+func declined(err error) bool {
+	if p, ok := errors.AsType[*PermissionError](err); ok {
+		return p.Kind == "declined"
+	}
+	_, ok := errors.AsType[*DismissedError](err)
+	return ok
+}
+
 func (h *Host) endingOf(err error) ending {
-	var permission *PermissionError
 	switch {
 	case errors.Is(err, errShutdown):
 		return ending{outcome: "interrupted", reason: "shutdown"}
 	case errors.Is(err, errInterrupted), errors.Is(err, errRemoved):
 		return ending{outcome: "interrupted", reason: "user"}
-	case errors.As(err, &permission) && permission.Kind == "declined":
+	case declined(err):
 		if h.has(FaultShutdownAfterDecline) {
 			return ending{outcome: "interrupted", reason: "shutdown", silent: true}
 		}

@@ -67,7 +67,7 @@ func (h *Host) turn(r *run, items []InboxItem) error {
 		if err := t.finish(r.ctx, text, err); err != nil {
 			return err
 		}
-		if items, err = t.boundary(); err != nil || len(items) == 0 {
+		if items, err = t.boundary(""); err != nil || len(items) == 0 {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (t *Turn) finish(ctx context.Context, text string, err error) error {
 	} else if t.over != nil {
 		err = t.over
 	}
-	if errors.Is(err, errStop) {
+	if errors.Is(err, errStop) || errors.Is(err, errSwitched) {
 		return t.endStep("stop")
 	}
 	if err != nil {
@@ -239,7 +239,8 @@ func (t *Turn) Background(ctx context.Context, agent, description, prompt string
 }
 
 // CallAll calls several tools at once, in one step. The error says that the turn cannot go
-// on; those of the tools are in the results.
+// on, as when a permission was declined, a question dismissed, or plan_exit hands over to
+// another agent; those of the tools are in the results.
 func (t *Turn) CallAll(ctx context.Context, uses ...ToolUse) ([]Result, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -277,13 +278,12 @@ func (t *Turn) CallAll(ctx context.Context, uses ...ToolUse) ([]Result, error) {
 	out := make([]Result, len(calls))
 	for i, c := range calls {
 		out[i] = c.result
-		if p, ok := errors.AsType[*PermissionError](c.result.Err); ok {
-			switch {
-			case t.h.has(FaultCompletedAfterDenial):
-				t.over = errStop
-			case p.Kind == "declined":
-				t.over = p
-			}
+		_, denied := errors.AsType[*PermissionError](c.result.Err)
+		switch {
+		case (denied || declined(c.result.Err)) && t.h.has(FaultCompletedAfterDenial):
+			t.over = errStop
+		case declined(c.result.Err):
+			t.over = c.result.Err
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {
@@ -299,13 +299,22 @@ func (t *Turn) CallAll(ctx context.Context, uses ...ToolUse) ([]Result, error) {
 	if t.over != nil {
 		return out, t.over
 	}
-	fresh, err := t.boundary()
+	fresh, err := t.boundary(t.agent.Name)
 	t.fresh = append(t.fresh, fresh...)
+	if errors.Is(err, errSwitched) {
+		t.over = errSwitched
+		return out, t.over
+	}
 	return out, err
 }
 
-// boundary promotes the steers that wait, between two steps.
-func (t *Turn) boundary() ([]InboxItem, error) {
+// errSwitched ends a turn of generation 1 because its session goes on as another agent.
+var errSwitched = errors.New("the session goes on as another agent")
+
+// boundary promotes the steers that wait, between two steps: for agent, if it is named. In
+// generation 1, where each step runs as the agent of the last prompt, it is errSwitched if
+// they are for another one.
+func (t *Turn) boundary(agent string) ([]InboxItem, error) {
 	var items []InboxItem
 	err := t.h.tx(func(x *tx) error {
 		s, err := x.session(t.session.ID)
@@ -314,6 +323,10 @@ func (t *Turn) boundary() ([]InboxItem, error) {
 		}
 		if items, err = x.promotable(s.ID, betweenSteps); err != nil {
 			return err
+		}
+		if s.v1 && len(items) > 0 && agent != "" && t.h.agentOf(s) != agent {
+			items = nil
+			return errSwitched
 		}
 		return x.deliver(s, items)
 	})

@@ -1,0 +1,255 @@
+package fakehost
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// FormDomain is what agents and plugins ask the user on a host of generation 2. Forms are in
+// memory: after a restart, and in the other window, they are not there.
+//
+// OpenCode 2.0: tool question opens a form; /api/session/:id/form; events form.created, replied and
+// cancelled. 1.18 has QuestionDomain instead.
+type FormDomain struct {
+	h       *Host
+	pending waiting[Form, map[string]any]
+}
+
+// A Form is fields that somebody has to fill in.
+type Form struct {
+	ID       string          `json:"id"` // "frm_…", as the host gave none that we know
+	Session  string          `json:"sessionID"`
+	Title    string          `json:"title"`
+	Metadata json.RawMessage `json:"metadata,omitempty"` // of the tool: {kind: "question", tool: {messageID, id}}
+	Fields   []Field         `json:"fields"`
+}
+
+// A Field is one question of a form. The host may have types beyond these two; they are not known
+// here and refused.
+type Field struct {
+	Key         string        `json:"key"`
+	Title       string        `json:"title"`
+	Description string        `json:"description"`
+	Type        string        `json:"type"` // "string" or "multiselect"
+	Options     []FieldOption `json:"options,omitempty"`
+	Custom      bool          `json:"custom"` // whether any other answer is good
+}
+
+// A FieldOption is an answer to choose.
+type FieldOption struct {
+	Value       string `json:"value"`
+	Label       string `json:"label"`
+	Description string `json:"description"`
+}
+
+func checkForm(f Form) error {
+	if len(f.Fields) == 0 {
+		return invalid("form", "has no fields", "ask for at least one")
+	}
+	keys := make(map[string]bool)
+	for _, field := range f.Fields {
+		switch {
+		case field.Key == "" || keys[field.Key]:
+			return invalid("form field", fmt.Sprintf("has key %q", field.Key), "give each field its own key")
+		case field.Type != "string" && field.Type != "multiselect":
+			return invalid("form field "+field.Key, fmt.Sprintf("has type %q", field.Type), "use string or multiselect")
+		}
+		keys[field.Key] = true
+	}
+	if f.Metadata != nil && !json.Valid(f.Metadata) {
+		return invalid("form metadata", "is not JSON", "pass one JSON object")
+	}
+	return nil
+}
+
+// Create opens a form and does not wait.
+func (d *FormDomain) Create(ctx context.Context, in Form) (Form, error) {
+	p, err := d.create(ctx, in)
+	if err != nil {
+		return Form{}, err
+	}
+	return p.request, nil
+}
+
+// Ask opens a form and waits for its answer: by key a string, or a []string of a multiselect. A
+// *DismissedError if it was cancelled, or a *CancelledError if that came with a message; the context's
+// error if ctx ends first, which takes the form back.
+func (d *FormDomain) Ask(ctx context.Context, in Form) (map[string]any, error) {
+	p, err := d.create(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return d.pending.wait(ctx, p)
+}
+
+func (d *FormDomain) create(ctx context.Context, in Form) (*waiter[Form, map[string]any], error) {
+	if err := d.h.enter(ctx, Call{Domain: "form", Method: "create", Session: in.Session}); err != nil {
+		return nil, err
+	}
+	if err := checkForm(in); err != nil {
+		return nil, err
+	}
+	in.ID = d.h.newID("frm_")
+	p := newWaiter[Form, map[string]any](in.ID, in.Session, in)
+	return p, d.h.tx(func(t *tx) error {
+		if _, err := t.session(in.Session); err != nil {
+			return err
+		}
+		t.later(func() { d.pending.add(p) })
+		t.emit("form.created", in.Session, map[string]any{"form": in})
+		return nil
+	})
+}
+
+// List returns what is pending, in order; for one session, or for all if it is empty.
+func (d *FormDomain) List(ctx context.Context, session string) ([]Form, error) {
+	if err := d.h.enter(ctx, Call{Domain: "form", Method: "list", Session: session}); err != nil {
+		return nil, err
+	}
+	return d.pending.requests(session), nil
+}
+
+// Get returns a pending form; a *ConflictError if it was settled.
+func (d *FormDomain) Get(ctx context.Context, id string) (Form, error) {
+	if err := d.h.enter(ctx, Call{Domain: "form", Method: "get", Name: id}); err != nil {
+		return Form{}, err
+	}
+	p, err := d.pending.get("form", id)
+	if err != nil {
+		return Form{}, err
+	}
+	return p.request, nil
+}
+
+// Reply fills a form in: by key a string, or for a multiselect an array of strings. Fields may be
+// left out. What does not fit the form is a *team.InvalidError and leaves it pending.
+func (d *FormDomain) Reply(ctx context.Context, id string, answer map[string]any) error {
+	if err := d.h.enter(ctx, Call{Domain: "form", Method: "reply", Name: id}); err != nil {
+		return err
+	}
+	p, err := d.pending.get("form", id)
+	if err != nil {
+		return err
+	}
+	clean, err := checkAnswer(p.request, answer)
+	if err != nil {
+		return err
+	}
+	if p, err = d.pending.take("form", id); err != nil {
+		return err
+	}
+	p.answer = clean
+	return d.settle("form.replied", p, map[string]any{"answer": clean})
+}
+
+func checkAnswer(f Form, answer map[string]any) (map[string]any, error) {
+	out := make(map[string]any)
+	for key, v := range answer {
+		i := slices.IndexFunc(f.Fields, func(f Field) bool { return f.Key == key })
+		if i < 0 {
+			return nil, invalid("form answer", fmt.Sprintf("has %q, which is no field", key), "use the keys of the form")
+		}
+		field := f.Fields[i]
+		var values []string
+		switch v := v.(type) {
+		case string:
+			values = []string{v}
+		case []string:
+			values = v
+		case []any:
+			for _, e := range v {
+				s, ok := e.(string)
+				if !ok {
+					return nil, invalid("form answer "+key, "is not of strings", "send strings")
+				}
+				values = append(values, s)
+			}
+		default:
+			return nil, invalid("form answer "+key, "is neither string nor array", "send what the field's type says")
+		}
+		if _, one := v.(string); one != (field.Type == "string") {
+			return nil, invalid("form answer "+key, "does not fit type "+field.Type, "send a string for string and an array for multiselect")
+		}
+		for _, s := range values {
+			if !field.Custom && !slices.ContainsFunc(field.Options, func(o FieldOption) bool { return o.Value == s }) {
+				return nil, invalid("form answer "+key, fmt.Sprintf("%q is no option", s), "choose one of the values")
+			}
+		}
+		out[key] = v
+		if field.Type == "multiselect" {
+			out[key] = append([]string{}, values...)
+		}
+	}
+	return out, nil
+}
+
+// A CancelledError is a form that was cancelled with a message. The tool fails with it, and the
+// agent goes on.
+type CancelledError struct{ Form, Message string }
+
+func (e *CancelledError) Error() string { return e.Message }
+
+// Cancel closes a form. Without a message that ends the turn of the agent that asked; with one
+// its tool fails, and the agent goes on.
+func (d *FormDomain) Cancel(ctx context.Context, id, message string) error {
+	if err := d.h.enter(ctx, Call{Domain: "form", Method: "cancel", Name: id}); err != nil {
+		return err
+	}
+	p, err := d.pending.take("form", id)
+	if err != nil {
+		return err
+	}
+	p.err = &DismissedError{id}
+	if message != "" {
+		p.err = &CancelledError{id, message}
+	}
+	return d.settle("form.cancelled", p, map[string]any{})
+}
+
+func (d *FormDomain) settle(event string, p *waiter[Form, map[string]any], data map[string]any) error {
+	data["id"], data["sessionID"] = p.id, p.session
+	return d.h.tx(func(t *tx) error {
+		t.emit(event, p.session, data)
+		t.later(func() { close(p.settled) })
+		return nil
+	})
+}
+
+// tool is question {questions[]}: a form with fields q0, q1, ….
+func (d *FormDomain) tool() Tool {
+	return Tool{Name: "question", Description: "Ask the user",
+		Run: func(ctx context.Context, c *ToolCall) (ToolOutput, error) {
+			questions, err := decodeQuestions(c)
+			if err != nil {
+				return ToolOutput{}, err
+			}
+			form := Form{Session: c.Session, Title: "Questions",
+				Metadata: mustJSON(map[string]any{"kind": "question", "tool": map[string]any{"messageID": c.Message, "id": c.ID}})}
+			for i, q := range questions {
+				f := Field{Key: fmt.Sprintf("q%d", i), Title: q.Header, Description: q.Question, Type: "string", Custom: true}
+				if q.Multiple {
+					f.Type = "multiselect"
+				}
+				for _, o := range q.Options {
+					f.Options = append(f.Options, FieldOption{o.Label, o.Label, o.Description})
+				}
+				form.Fields = append(form.Fields, f)
+			}
+			got, err := d.Ask(ctx, form)
+			if err != nil {
+				return ToolOutput{}, err
+			}
+			answers := make([][]string, len(questions))
+			for i := range questions {
+				switch v := got[fmt.Sprintf("q%d", i)].(type) {
+				case string:
+					answers[i] = []string{v}
+				case []string:
+					answers[i] = v
+				}
+			}
+			return ToolOutput{Title: asked(questions), Text: answered(questions, answers)}, nil
+		}}
+}

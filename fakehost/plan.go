@@ -1,0 +1,53 @@
+package fakehost
+
+import (
+	"context"
+	"fmt"
+	"path"
+)
+
+// planExitTool ends planning: it asks, through QuestionDomain and with fixed answers, whether to go
+// on as agent build. Yes adds a synthetic user message for build, and the session goes on as build: to
+// the script the turn is over. No is a dismissal, as is closing the question.
+//
+// OpenCode 1.18, for agents whose rules allow it: plan. 2.0 has no plan mode that we know of.
+func (h *Host) planExitTool() Tool {
+	return Tool{Name: "plan_exit", Description: "End planning", late: true,
+		Run: func(ctx context.Context, c *ToolCall) (ToolOutput, error) {
+			var in struct{}
+			if err := c.Decode(&in); err != nil {
+				return ToolOutput{}, err
+			}
+			var plan string
+			err := h.tx(func(t *tx) error {
+				s, err := t.session(c.Session)
+				if err == nil {
+					plan = planFile(s)
+				}
+				return err
+			})
+			if err != nil {
+				return ToolOutput{}, err
+			}
+			answers, err := h.Question.call(ctx, c, []Question{{
+				Question: fmt.Sprintf("The plan %s is written. Go on as agent build?", plan), Header: "Build Agent", Custom: new(bool),
+				Options: []Option{{"Yes", "Go on as agent build"}, {"No", "Stay with agent plan"}}}})
+			if err != nil {
+				return ToolOutput{}, err
+			}
+			if len(answers) == 0 || len(answers[0]) == 0 || answers[0][0] != "Yes" {
+				return ToolOutput{}, &DismissedError{c.ID}
+			}
+			err = h.tx(func(t *tx) error {
+				_, err := t.admit(c.Session, "synthetic", Prompt{Synthetic: true, Agent: "build",
+					Text: fmt.Sprintf("The user has approved the plan %s; carry it out.", plan)})
+				return err
+			})
+			return ToolOutput{Title: "Switching to build agent", Text: "The session goes on as agent build.", Metadata: map[string]any{}}, err
+		}}
+}
+
+// planFile is where the plan of a session is: named by when the session was made, and by its slug.
+func planFile(s *Session) string {
+	return path.Join(".opencode/plans", fmt.Sprintf("%d-%s.md", s.Created, s.Slug))
+}
