@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -19,29 +20,30 @@ type FormDomain struct {
 
 // A Form is fields that somebody has to fill in.
 type Form struct {
-	ID       string          `json:"id"` // "frm_…", as the host gave none that we know
+	ID       string          `json:"id"` // "frm_…"
 	Session  string          `json:"sessionID"`
 	Title    string          `json:"title"`
 	Metadata json.RawMessage `json:"metadata,omitempty"` // of the tool: {kind: "question", tool: {messageID, id}}
 	Fields   []Field         `json:"fields"`
 }
 
-// A Field is one question of a form. The host may have types beyond these two; they are not known
-// here and refused.
+// A Field is one question of a form. What the host can check beyond this, such as a length or a pattern,
+// is not here.
 type Field struct {
 	Key         string        `json:"key"`
-	Title       string        `json:"title"`
-	Description string        `json:"description"`
-	Type        string        `json:"type"` // "string" or "multiselect"
-	Options     []FieldOption `json:"options,omitempty"`
-	Custom      bool          `json:"custom"` // whether any other answer is good
+	Title       string        `json:"title,omitempty"`
+	Description string        `json:"description,omitempty"`
+	Type        string        `json:"type"` // "string", "multiselect", "number", "integer", "boolean"
+	Required    bool          `json:"required,omitempty"`
+	Options     []FieldOption `json:"options,omitempty"` // of a string or multiselect
+	Custom      bool          `json:"custom,omitempty"`  // whether another answer than an option is good
 }
 
 // A FieldOption is an answer to choose.
 type FieldOption struct {
 	Value       string `json:"value"`
 	Label       string `json:"label"`
-	Description string `json:"description"`
+	Description string `json:"description,omitempty"`
 }
 
 func checkForm(f Form) error {
@@ -53,8 +55,9 @@ func checkForm(f Form) error {
 		switch {
 		case field.Key == "" || keys[field.Key]:
 			return invalid("form field", fmt.Sprintf("has key %q", field.Key), "give each field its own key")
-		case field.Type != "string" && field.Type != "multiselect":
-			return invalid("form field "+field.Key, fmt.Sprintf("has type %q", field.Type), "use string or multiselect")
+		case !slices.Contains([]string{"string", "multiselect", "number", "integer", "boolean"}, field.Type):
+			return invalid("form field "+field.Key, fmt.Sprintf("has type %q", field.Type),
+				"use string, multiselect, number, integer or boolean")
 		}
 		keys[field.Key] = true
 	}
@@ -73,7 +76,7 @@ func (d *FormDomain) Create(ctx context.Context, in Form) (Form, error) {
 	return p.request, nil
 }
 
-// Ask opens a form and waits for its answer: by key a string, or a []string of a multiselect. A
+// Ask opens a form and waits for its answer: by key a string, []string of a multiselect, float64 or bool. A
 // *DismissedError if it was cancelled, or a *CancelledError if that came with a message; the context's
 // error if ctx ends first, which takes the form back.
 func (d *FormDomain) Ask(ctx context.Context, in Form) (map[string]any, error) {
@@ -123,8 +126,8 @@ func (d *FormDomain) Get(ctx context.Context, id string) (Form, error) {
 	return p.request, nil
 }
 
-// Reply fills a form in: by key a string, or for a multiselect an array of strings. Fields may be
-// left out. What does not fit the form is a *team.InvalidError and leaves it pending.
+// Reply fills a form in: by key what the field's type says, a multiselect as []string or []any. Fields that
+// are not required may be left out. What does not fit the form is a *team.InvalidError and leaves it pending.
 func (d *FormDomain) Reply(ctx context.Context, id string, answer map[string]any) error {
 	if err := d.h.enter(ctx, Call{Domain: "form", Method: "reply", Name: id}); err != nil {
 		return err
@@ -151,38 +154,58 @@ func checkAnswer(f Form, answer map[string]any) (map[string]any, error) {
 		if i < 0 {
 			return nil, invalid("form answer", fmt.Sprintf("has %q, which is no field", key), "use the keys of the form")
 		}
-		field := f.Fields[i]
-		var values []string
-		switch v := v.(type) {
-		case string:
-			values = []string{v}
-		case []string:
-			values = v
-		case []any:
-			for _, e := range v {
-				s, ok := e.(string)
-				if !ok {
-					return nil, invalid("form answer "+key, "is not of strings", "send strings")
-				}
-				values = append(values, s)
-			}
-		default:
-			return nil, invalid("form answer "+key, "is neither string nor array", "send what the field's type says")
+		value, ok := f.Fields[i].value(v)
+		if !ok {
+			return nil, invalid("form answer "+key, "does not fit the field's type "+f.Fields[i].Type+" or its options", "send what the form asks for")
 		}
-		if _, one := v.(string); one != (field.Type == "string") {
-			return nil, invalid("form answer "+key, "does not fit type "+field.Type, "send a string for string and an array for multiselect")
-		}
-		for _, s := range values {
-			if !field.Custom && !slices.ContainsFunc(field.Options, func(o FieldOption) bool { return o.Value == s }) {
-				return nil, invalid("form answer "+key, fmt.Sprintf("%q is no option", s), "choose one of the values")
-			}
-		}
-		out[key] = v
-		if field.Type == "multiselect" {
-			out[key] = append([]string{}, values...)
+		out[key] = value
+	}
+	for _, field := range f.Fields {
+		if _, ok := out[field.Key]; field.Required && !ok {
+			return nil, invalid("form answer", fmt.Sprintf("lacks %q", field.Key), "fill in the fields that are required")
 		}
 	}
 	return out, nil
+}
+
+// value returns v as the field's type has it: string, []string, float64 or bool.
+func (f Field) value(v any) (any, bool) {
+	switch f.Type {
+	case "string":
+		s, ok := v.(string)
+		return s, ok && f.offers(s)
+	case "multiselect":
+		out := []string{}
+		switch list := v.(type) {
+		case []string:
+			out = append(out, list...)
+		case []any:
+			for _, e := range list {
+				s, ok := e.(string)
+				if !ok {
+					return nil, false
+				}
+				out = append(out, s)
+			}
+		default:
+			return nil, false
+		}
+		return out, !slices.ContainsFunc(out, func(s string) bool { return !f.offers(s) })
+	case "boolean":
+		b, ok := v.(bool)
+		return b, ok
+	default:
+		if n, ok := v.(int); ok {
+			v = float64(n)
+		}
+		n, ok := v.(float64)
+		return n, ok && !math.IsNaN(n) && !math.IsInf(n, 0) && (f.Type == "number" || n == math.Trunc(n))
+	}
+}
+
+// offers reports whether s is an answer that the field takes.
+func (f Field) offers(s string) bool {
+	return f.Custom || len(f.Options) == 0 || slices.ContainsFunc(f.Options, func(o FieldOption) bool { return o.Value == s })
 }
 
 // A CancelledError is a form that was cancelled with a message. The tool fails with it, and the

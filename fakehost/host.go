@@ -30,6 +30,10 @@ type Host struct {
 	Todo       *TodoDomain     // generation 1
 	Question   *QuestionDomain // generation 1
 	Form       *FormDomain     // generation 2
+	Skill      *SkillDomain
+	Command    *CommandDomain
+	MCP        *MCPDomain
+	LSP        *LSPDomain // with Options.Directory
 	Tool       *ToolDomain
 	Agent      *AgentDomain
 
@@ -94,6 +98,12 @@ type Options struct {
 
 	// Commands are what Session.Command knows.
 	Commands []Command
+
+	// Skills are what agents may load.
+	Skills []Skill
+
+	// LanguageServers are what LSP starts for files.
+	LanguageServers []LanguageServer
 
 	// Generate answers Session.Generate; nil means that the host cannot.
 	Generate func(ctx context.Context, prompt string) (string, error)
@@ -195,6 +205,9 @@ func (h *Host) domains() error {
 	h.Permission = &PermissionDomain{h: h}
 	h.Agent = newAgents(h)
 	h.Tool = &ToolDomain{h: h}
+	h.MCP = &MCPDomain{h: h}
+	h.Skill = &SkillDomain{h: h}
+	h.Command = &CommandDomain{h: h}
 	if p.Inbox {
 		h.Inbox = &InboxDomain{h: h}
 	}
@@ -210,11 +223,24 @@ func (h *Host) domains() error {
 	if p.Question {
 		h.Question = &QuestionDomain{h: h}
 	}
+	if h.opts.Directory != "" {
+		h.LSP = &LSPDomain{h: h, started: make(map[LanguageClient]bool)}
+	}
 	if p.Form {
 		h.Form = &FormDomain{h: h}
 	}
 	for _, a := range h.opts.Agents {
 		if err := h.Agent.Add(a); err != nil {
+			return err
+		}
+	}
+	for _, c := range h.opts.Commands {
+		if _, err := h.Command.Add(c); err != nil {
+			return err
+		}
+	}
+	for _, s := range h.opts.Skills {
+		if _, err := h.Skill.Add(s); err != nil {
 			return err
 		}
 	}

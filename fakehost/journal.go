@@ -37,6 +37,7 @@ type call struct {
 	running  bool
 	begun    func() // lets the next call of the step come
 	held     bool   // the tool itself says when it has begun
+	byUser   bool   // the user has asked for it himself
 	began    int64
 
 	// What became of it; set before toolEnded.

@@ -17,7 +17,7 @@ import (
 // nativeTools returns the host's own tools: the one for subagents, those of the domains, and
 // those that work in the workspace, if there is one.
 func (h *Host) nativeTools() []Tool {
-	out := []Tool{h.subagentTool()}
+	out := []Tool{h.subagentTool(), h.Skill.tool()}
 	if h.Todo != nil {
 		out = append(out, h.Todo.tool())
 	}

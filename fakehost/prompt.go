@@ -211,6 +211,7 @@ func (t *tx) admitV1(s *Session, in Prompt) (InboxItem, error) {
 		parts = []json.RawMessage{mustJSON(part)}
 	}
 	var texts []string
+	var subtasks []any // for the loop
 	for _, p := range parts {
 		var part map[string]any
 		if err := json.Unmarshal(p, &part); err != nil || part == nil {
@@ -221,6 +222,9 @@ func (t *tx) admitV1(s *Session, in Prompt) (InboxItem, error) {
 			pid = t.h.newID("prt_")
 		}
 		part["id"], part["messageID"], part["sessionID"] = pid, id, s.ID
+		if part["type"] == "subtask" {
+			subtasks = append(subtasks, part)
+		}
 		if text, ok := part["text"].(string); ok {
 			texts = append(texts, text)
 		}
@@ -236,8 +240,11 @@ func (t *tx) admitV1(s *Session, in Prompt) (InboxItem, error) {
 	if in.Synthetic {
 		typ = "synthetic"
 	}
-	item := InboxItem{ID: id, Session: s.ID, Type: typ, Payload: mustJSON(map[string]any{"text": strings.Join(texts, "\n\n")}),
-		Delivery: team.DeliverySteer}
+	payload := map[string]any{"text": strings.Join(texts, "\n\n")}
+	if subtasks != nil {
+		payload["subtasks"] = subtasks
+	}
+	item := InboxItem{ID: id, Session: s.ID, Type: typ, Payload: mustJSON(payload), Delivery: team.DeliverySteer}
 	if err := t.run(`DELETE FROM session_inbox WHERE id = ?`, id); err != nil {
 		return item, err
 	}
@@ -309,34 +316,4 @@ func (d *SessionDomain) Generate(ctx context.Context, session, prompt string) (s
 		return "", err
 	}
 	return d.h.opts.Generate(ctx, prompt)
-}
-
-// A Command is a prompt with a name.
-type Command struct {
-	Name        string
-	Description string
-	Template    string // $ARGUMENTS stands for what the user adds
-	Agent       string // generation 1: who answers; empty is the session's
-}
-
-// Command admits a command's prompt with arguments in it.
-func (d *SessionDomain) Command(ctx context.Context, session, name, arguments string) (InboxItem, error) {
-	if err := d.h.enter(ctx, Call{Domain: "session", Method: "command", Session: session, Name: name}); err != nil {
-		return InboxItem{}, err
-	}
-	for _, c := range d.h.opts.Commands {
-		if c.Name != name {
-			continue
-		}
-		text := strings.ReplaceAll(c.Template, "$ARGUMENTS", arguments)
-		item, err := d.admit(ctx, "prompt", session, "user", Prompt{Text: text, Agent: c.Agent})
-		if err == nil && d.h.profile.v1() {
-			err = d.h.tx(func(t *tx) error {
-				t.emit("command.executed", session, map[string]any{"name": name, "sessionID": session, "arguments": arguments, "messageID": item.ID})
-				return nil
-			})
-		}
-		return item, err
-	}
-	return InboxItem{}, &NotFoundError{"command", name}
 }

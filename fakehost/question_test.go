@@ -3,6 +3,7 @@ package fakehost_test
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -284,15 +285,17 @@ func TestForm(t *testing.T) {
 		h := open(t, nil)
 		session := create(t, h)
 		f, err := h.Form.Create(t.Context(), fakehost.Form{Session: session, Title: "t", Fields: []fakehost.Field{
-			{Key: "one", Type: "string", Options: []fakehost.FieldOption{{Value: "a"}}}, {Key: "many", Type: "multiselect", Custom: true}}})
+			{Key: "one", Type: "string", Required: true, Options: []fakehost.FieldOption{{Value: "a"}}}, {Key: "many", Type: "multiselect", Custom: true},
+			{Key: "n", Type: "integer"}, {Key: "x", Type: "number"}, {Key: "ok", Type: "boolean"}}})
 		require.NoError(t, err)
-		for _, bad := range []map[string]any{{"other": "x"}, {"one": []any{"a"}}, {"one": "b"}, {"many": "x"}, {"many": []any{1}}, {"one": 3}} {
+		for _, bad := range []map[string]any{{"other": "x"}, {"one": []any{"a"}}, {"one": "b"}, {"many": "x"}, {"one": "a", "many": []any{1}},
+			{"one": 3}, {}, {"one": "a", "n": 1.5}, {"one": "a", "x": "1"}, {"one": "a", "ok": "yes"}, {"one": "a", "x": math.NaN()}, nil} {
 			require.ErrorIs(t, h.Form.Reply(t.Context(), f.ID, bad), team.ErrInvalid, "%v", bad)
 		}
 		got, err := h.Form.Get(t.Context(), f.ID)
 		require.NoError(t, err)
 		require.Equal(t, f, got)
-		require.NoError(t, h.Form.Reply(t.Context(), f.ID, map[string]any{"one": "a", "many": []string{"x"}}))
+		require.NoError(t, h.Form.Reply(t.Context(), f.ID, map[string]any{"one": "a", "many": []string{"x"}, "n": 2, "x": 1.5, "ok": true}))
 	})
 	t.Run("a form must have fields with keys of their own and types that are known", func(t *testing.T) {
 		h := open(t, nil)

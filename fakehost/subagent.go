@@ -149,7 +149,9 @@ func (h *Host) mayDispatch(ctx context.Context, c *ToolCall, name, description s
 	if h.profile.v1() {
 		save, meta = []string{"*"}, map[string]any{"description": description, "subagent_type": name}
 	}
-	err = c.Ask(ctx, h.profile.Subagent, []string{name}, save, meta)
+	if !c.c.byUser {
+		err = c.Ask(ctx, h.profile.Subagent, []string{name}, save, meta)
+	}
 	if p, ok := errors.AsType[*PermissionError](err); ok && p.Kind == "denied" && !h.profile.v1() {
 		err = &changedError{"Subagent denied: " + name, err}
 	}

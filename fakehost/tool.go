@@ -35,6 +35,8 @@ type ToolOutput struct {
 	Output   any            // generation 2: the typed output
 	Metadata map[string]any // what shows in the UI; "truncated" keeps the host from truncating
 	Tail     bool           // generation 1: truncation keeps the end
+
+	parts []contentPart // of an MCP server, in place of Text
 }
 
 // A ToolCall is one call, as the tool sees it.
@@ -307,7 +309,7 @@ func (c *call) answer(ctx context.Context) (*toolResult, error) {
 		return nil, err
 	}
 	// To a model a hidden tool is one that is not there.
-	if !ok || hidden(tool, rules) {
+	if !ok || hidden(tool, rules) && !c.byUser {
 		return nil, fmt.Errorf("unknown tool %q; use one of the list", b.Tool)
 	}
 	if !tool.late {

@@ -323,7 +323,7 @@ func TestNativeTools(t *testing.T) {
 		require.NoError(t, err)
 		names, err := h.Tool.Visible(t.Context(), s.ID)
 		require.NoError(t, err)
-		require.Equal(t, []string{"subagent", "question", "read", "grep", "glob", "shell"}, names)
+		require.Equal(t, []string{"subagent", "skill", "question", "read", "grep", "glob", "shell"}, names)
 
 		opts := &fakehost.Options{Directory: workspace(t), Agents: []fakehost.Agent{{Name: "build", Permissions: []fakehost.Rule{rule("*", "*", team.Allow), rule("edit", "*", team.Deny)}}}}
 		_, _, _, err = calls(t, opts, "write", map[string]any{"path": "x", "content": ""}, nil)

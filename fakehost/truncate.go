@@ -53,6 +53,9 @@ func (p *contentPart) UnmarshalJSON(data []byte) error {
 
 func (h *Host) newResult(o ToolOutput) *toolResult {
 	out := &toolResult{Content: []contentPart{{text: o.Text}}, Title: o.Title}
+	if o.parts != nil {
+		out.Content = o.parts
+	}
 	if o.Metadata != nil {
 		out.Metadata = mustJSON(o.Metadata)
 	}

@@ -79,6 +79,9 @@ func (t *Turn) play(ctx context.Context) (text string, err error) {
 	if err := t.retries(ctx); err != nil {
 		return "", err
 	}
+	if err := t.subtasks(ctx); err != nil {
+		return "", err
+	}
 	if t.agent.Script == nil {
 		return "ok", nil
 	}
@@ -166,7 +169,9 @@ func (t *Turn) Prompts() []InboxItem { return t.prompts }
 func (t *Turn) Text() string {
 	var texts []string
 	for _, p := range t.prompts {
-		texts = append(texts, p.Text())
+		if text := p.Text(); text != "" {
+			texts = append(texts, text)
+		}
 	}
 	return strings.Join(texts, "\n\n")
 }
@@ -242,6 +247,11 @@ func (t *Turn) Background(ctx context.Context, agent, description, prompt string
 // on, as when a permission was declined, a question dismissed, or plan_exit hands over to
 // another agent; those of the tools are in the results.
 func (t *Turn) CallAll(ctx context.Context, uses ...ToolUse) ([]Result, error) {
+	return t.callAll(ctx, false, uses...)
+}
+
+// callAll is CallAll. What the user himself has asked for needs no permission for subagents.
+func (t *Turn) callAll(ctx context.Context, byUser bool, uses ...ToolUse) ([]Result, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over != nil {
@@ -260,7 +270,7 @@ func (t *Turn) CallAll(ctx context.Context, uses ...ToolUse) ([]Result, error) {
 		if err != nil {
 			return nil, invalid("tool input", "cannot be JSON: "+err.Error(), "pass a struct or a map")
 		}
-		calls[i] = &call{h: t.h, step: t.step, id: t.h.newID("call_"), tool: u.Tool, input: input}
+		calls[i] = &call{h: t.h, step: t.step, id: t.h.newID("call_"), tool: u.Tool, input: input, byUser: byUser}
 	}
 	var group sync.WaitGroup
 	for _, c := range calls {
