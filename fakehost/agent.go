@@ -3,6 +3,7 @@ package fakehost
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,40 @@ type Agent struct {
 	// Script is called with each batch of work that is promoted to a session of this
 	// agent, and returns its answer. Nil answers "ok". See Turn.
 	Script Script
+
+	v1, native bool // set by the host
+}
+
+// MarshalJSON gives the host's own object, without what only a model needs: prompt and options. An agent that
+// did not come from the host has the shape of generation 2.
+func (a Agent) MarshalJSON() ([]byte, error) {
+	out := map[string]any{"mode": a.Mode}
+	setIf(out, "description", a.Description)
+	if a.v1 {
+		out["name"], out["native"], out["options"], out["permission"] = a.Name, a.native, map[string]any{}, []ruleV1{}
+		if len(a.Permissions) > 0 {
+			out["permission"] = rulesV1(a.Permissions)
+		}
+		if a.Hidden {
+			out["hidden"] = true
+		}
+		if a.Model != nil {
+			out["model"] = modelV1{a.Model.Provider, a.Model.ID}
+		}
+	} else {
+		out["id"], out["hidden"], out["permissions"] = a.Name, a.Hidden, []ruleV2{}
+		out["request"] = map[string]any{"settings": map[string]any{}, "headers": map[string]any{}, "body": map[string]any{}}
+		if len(a.Permissions) > 0 {
+			out["permissions"] = rulesV2(a.Permissions)
+		}
+		if a.Model != nil {
+			out["model"] = a.Model
+		}
+	}
+	if a.Steps > 0 {
+		out["steps"] = a.Steps
+	}
+	return json.Marshal(out)
 }
 
 // A Script plays the model for one turn. What it returns is the text that ends the turn;
@@ -78,6 +113,15 @@ func newAgents(h *Host) *AgentDomain {
 			Rule{"grep", "*", team.Allow}, Rule{"glob", "*", team.Allow}, Rule{"list", "*", team.Allow},
 			Rule{h.profile.Shell, "*", team.Allow}, Rule{"webfetch", "*", team.Allow}, Rule{"read", "*", team.Allow})},
 	}
+	if h.profile.v1() {
+		none := append(slices.Clone(rules), Rule{"*", "*", team.Deny})
+		for _, name := range []string{"compaction", "summary", "title"} {
+			d.list = append(d.list, Agent{Name: name, Mode: "primary", Hidden: true, Permissions: none})
+		}
+	}
+	for i := range d.list {
+		d.list[i].v1, d.list[i].native = h.profile.v1(), true
+	}
 	return d
 }
 
@@ -98,7 +142,7 @@ func (h *Host) defaultRules() []Rule {
 	return append(rules, Rule{"read", "*.env", team.Ask}, Rule{"read", "*.env.*", team.Ask}, Rule{"read", "*.env.example", team.Allow})
 }
 
-// Add adds an agent, or replaces the one of its name.
+// Add adds an agent, or replaces the one of its name. Generation 2 publishes agent.updated.
 func (d *AgentDomain) Add(a Agent) error {
 	a.Mode = cmp.Or(a.Mode, "all")
 	switch {
@@ -110,6 +154,7 @@ func (d *AgentDomain) Add(a Agent) error {
 	if err := checkRules(a.Permissions); err != nil {
 		return err
 	}
+	defer d.h.updated("agent.updated", nil)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := slices.IndexFunc(d.list, func(o Agent) bool { return o.Name == a.Name })
@@ -119,6 +164,7 @@ func (d *AgentDomain) Add(a Agent) error {
 			a.Permissions = d.list[i].Permissions
 		}
 	}
+	a.v1, a.native = d.h.profile.v1(), i >= 0 && d.list[i].native
 	if i >= 0 {
 		d.list[i] = a
 	} else {
@@ -127,14 +173,25 @@ func (d *AgentDomain) Add(a Agent) error {
 	return nil
 }
 
-// List returns the agents, the host's own first.
+// List returns the agents: build, then the others by name.
 func (d *AgentDomain) List(ctx context.Context) ([]Agent, error) {
 	if err := d.h.enter(ctx, Call{Domain: "agent", Method: "list"}); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.list), nil
+	return slices.SortedFunc(slices.Values(d.list), func(a, b Agent) int {
+		switch {
+		case a.Name == b.Name:
+			return 0
+		case a.Name == "build":
+			return -1
+		case b.Name == "build":
+			return 1
+		default:
+			return cmp.Compare(a.Name, b.Name)
+		}
+	}), nil
 }
 
 // Get returns one agent, or a *NotFoundError.

@@ -2,6 +2,7 @@ package fakehost
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -34,8 +35,17 @@ type Host struct {
 	Command    *CommandDomain
 	MCP        *MCPDomain
 	LSP        *LSPDomain // with Options.Directory
-	Tool       *ToolDomain
-	Agent      *AgentDomain
+	VCS        *VCSDomain // with Options.Directory
+
+	// Generation 2.
+	Worktree    *WorktreeDomain
+	Reference   *ReferenceDomain
+	Integration *IntegrationDomain
+	Terminal    *TerminalDomain
+	RPC         *RPCDomain
+
+	Tool  *ToolDomain
+	Agent *AgentDomain
 
 	profile Profile
 	opts    Options
@@ -225,6 +235,14 @@ func (h *Host) domains() error {
 	}
 	if h.opts.Directory != "" {
 		h.LSP = &LSPDomain{h: h, started: make(map[LanguageClient]bool)}
+		h.VCS = &VCSDomain{h: h, changes: make(map[changedFile]original)}
+	}
+	if p.Plugin {
+		h.Worktree = &WorktreeDomain{h: h, strategies: make(map[string]WorktreeStrategy)}
+		h.Reference = &ReferenceDomain{h: h}
+		h.Integration = &IntegrationDomain{h: h, keys: make(map[string]string)}
+		h.Terminal = &TerminalDomain{h: h, list: make(map[string]Terminal)}
+		h.RPC = &RPCDomain{h: h, funcs: make(map[string]func(context.Context, json.RawMessage) (json.RawMessage, error))}
 	}
 	if p.Form {
 		h.Form = &FormDomain{h: h}

@@ -172,6 +172,9 @@ func (h *Host) write(ctx context.Context, c *ToolCall, at *place, content string
 	if err != nil {
 		return ToolOutput{}, err
 	}
+	if err := h.VCS.changing(c.Session, at); err != nil {
+		return ToolOutput{}, err
+	}
 	if dir := path.Dir(at.name); dir != "." {
 		if err := at.root.MkdirAll(dir, 0o777); err != nil {
 			return ToolOutput{}, err

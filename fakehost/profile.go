@@ -15,6 +15,7 @@ type Profile struct {
 	Log     bool // the durable log of events
 	Storage bool // key-value storage of plugins
 	Todo    bool // the list of things to do, with its tool
+	Plugin  bool // what else the plugin context of 2.0 has: worktree, reference, integration, terminal, rpc
 	Form    bool // forms, and a tool question that opens one
 
 	// Question says whether the tool question is registered. OpenCode 1.18 wants
@@ -56,7 +57,7 @@ var V1_18 = Profile{
 // V2_0 is OpenCode 2.0.26, as read in its source and in recordings of 2.0.24.
 var V2_0 = Profile{
 	Name: "v2.0", Version: "2.0.26", Generation: 2,
-	Inbox: true, Log: true, Storage: true, Form: true, EvaluateHook: true, Feed: 4096,
+	Inbox: true, Log: true, Storage: true, Form: true, Plugin: true, EvaluateHook: true, Feed: 4096,
 	Subagent: "subagent", Shell: "shell", Background: true,
 }
 
