@@ -1,14 +1,15 @@
 package fakehost
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 )
 
 // compact handles a control item: what came before it leaves the context, and a summary,
-// which is the number of messages, comes in its place. The agent compaction, if its script
-// is set, writes the summary instead.
+// which is the number of messages, comes in its place. The hook "compaction" or else the agent
+// compaction, if its script is set, writes the summary instead.
 func (h *Host) compact(r *run, s *Session, item InboxItem) error {
 	var summary string
 	err := h.tx(func(t *tx) error {
@@ -24,11 +25,17 @@ func (h *Host) compact(r *run, s *Session, item InboxItem) error {
 	if err != nil {
 		return err
 	}
-	if a, err := h.Agent.get("compaction"); err == nil && a.Script != nil {
+	hook, err := h.compactionHook(r.ctx, s)
+	if err != nil {
+		return err
+	}
+	if hook.Result != nil {
+		summary = *hook.Result
+	} else if a, err := h.Agent.get("compaction"); err == nil && a.Script != nil {
 		if summary, err = a.Script(r.ctx, &Turn{h: h, run: r, session: s, agent: a, prompts: []InboxItem{item}}); err != nil {
 			_ = h.tx(func(t *tx) error {
 				_, err := t.durable("session.compaction.failed", s.ID, 1,
-					map[string]any{"sessionID": s.ID, "reason": "manual", "error": toErrorV2(agentError(err))})
+					map[string]any{"sessionID": s.ID, "reason": "manual", "error": toErrorV2(agentError(err)), "inputID": item.ID})
 				return err
 			})
 			return err
@@ -44,6 +51,22 @@ func (h *Host) compact(r *run, s *Session, item InboxItem) error {
 		data["id"], data["type"], data["time"] = item.ID, "compaction", map[string]any{"created": e.Created}
 		return t.insertMessage(item.ID, s.ID, "compaction", data)
 	})
+}
+
+// compactionHook is what the hooks make of a compaction.
+func (h *Host) compactionHook(ctx context.Context, s *Session) (CompactionHook, error) {
+	hooks := &h.Session.hooks.compaction
+	if hooks.empty() {
+		return CompactionHook{}, nil
+	}
+	r, err := h.request(ctx, s.ID, h.agentOf(s), *cmp.Or(s.Model, &h.opts.Model))
+	if err != nil {
+		return CompactionHook{}, err
+	}
+	return hooks.run(ctx, CompactionHook{ModelRequest: r}, func(e CompactionHook) CompactionHook {
+		e.ModelRequest = e.copied()
+		return e
+	}), nil
 }
 
 // move handles a control item: from now on the session is in another folder.

@@ -38,6 +38,7 @@ type Host struct {
 	VCS        *VCSDomain // with Options.Directory
 
 	// Generation 2.
+	Shell       *ShellDomain // with Options.Directory
 	Worktree    *WorktreeDomain
 	Reference   *ReferenceDomain
 	Integration *IntegrationDomain
@@ -53,6 +54,8 @@ type Host struct {
 	offset  atomic.Int64 // what the host's clock is ahead of time.Now, in ns
 	closed  func() error
 	work    sync.WaitGroup // executions and background jobs
+	life    context.Context
+	endLife context.CancelCauseFunc
 
 	faultMu sync.Mutex
 	faults  map[Fault]bool
@@ -162,8 +165,10 @@ func Open(ctx context.Context, path string, opts *Options) (*Host, error) {
 		return nil, err
 	}
 	h.db = db
+	h.life, h.endLife = context.WithCancelCause(context.Background())
 	h.closed = sync.OnceValue(h.shut)
 	if err := h.domains(); err != nil {
+		h.endLife(err)
 		return nil, errors.Join(err, db.close())
 	}
 	if h.opts.Recover {
@@ -238,6 +243,9 @@ func (h *Host) domains() error {
 		h.VCS = &VCSDomain{h: h, changes: make(map[changedFile]original)}
 	}
 	if p.Plugin {
+		if h.opts.Directory != "" {
+			h.Shell = &ShellDomain{h: h}
+		}
 		h.Worktree = &WorktreeDomain{h: h, strategies: make(map[string]WorktreeStrategy)}
 		h.Reference = &ReferenceDomain{h: h}
 		h.Integration = &IntegrationDomain{h: h, keys: make(map[string]string)}
@@ -310,6 +318,7 @@ func (h *Host) shut() error {
 		r.cancel(errShutdown)
 	}
 	h.mu.Unlock()
+	h.endLife(errShutdown)
 	h.Permission.drop()
 	if h.Question != nil {
 		h.Question.pending.drop()

@@ -146,3 +146,11 @@ func bubble(t *testing.T, name string, test func(t *testing.T)) {
 func rule(action, resource string, effect team.Effect) fakehost.Rule {
 	return fakehost.Rule{Action: action, Resource: resource, Effect: effect}
 }
+
+// mustField returns one field of an object.
+func mustField(t *testing.T, data json.RawMessage, key string) json.RawMessage {
+	t.Helper()
+	var m map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(data, &m))
+	return m[key]
+}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"unicode/utf8"
 
@@ -86,6 +87,12 @@ func (d *SessionDomain) admit(ctx context.Context, method, session, typ string, 
 			return InboxItem{}, err
 		}
 	}
+	if typ == "user" {
+		in = d.h.hookPrompt(ctx, session, in)
+		if err := in.check(); err != nil {
+			return InboxItem{}, err
+		}
+	}
 	var out InboxItem
 	err := d.h.tx(func(t *tx) error {
 		var err error
@@ -102,6 +109,11 @@ func (t *tx) admit(session, typ string, in Prompt) (InboxItem, error) {
 	if err != nil {
 		return InboxItem{}, err
 	}
+	if typ == "user" {
+		if err := t.commitRevert(s); err != nil {
+			return InboxItem{}, err
+		}
+	}
 	var out InboxItem
 	if t.h.profile.v1() {
 		out, err = t.admitV1(s, in)
@@ -115,7 +127,7 @@ func (t *tx) admit(session, typ string, in Prompt) (InboxItem, error) {
 		}
 		out, err = t.admitItem(InboxItem{ID: in.ID, Session: session, Type: typ, Payload: mustJSON(payload), Delivery: in.Delivery})
 	}
-	if err == nil && !in.NoResume {
+	if err == nil && !in.NoResume && s.Revert == nil {
 		t.wake(out.Session)
 	}
 	return out, err
@@ -304,16 +316,33 @@ func (d *SessionDomain) control(ctx context.Context, method, session, typ string
 	return out, err
 }
 
-// Generate answers a prompt without a session; nothing is stored.
+type userMessage struct {
+	Role    string   `json:"role"`
+	Content []textV2 `json:"content"`
+}
+
+// Generate answers a prompt without a turn; nothing is stored. The hook "generate" sees the session's
+// messages and, as the last one, the prompt.
 func (d *SessionDomain) Generate(ctx context.Context, session, prompt string) (string, error) {
 	if d.h.opts.Generate == nil || d.h.profile.v1() {
 		return "", d.h.absent("session.generate")
 	}
-	if _, err := d.Get(ctx, session); err != nil {
+	s, err := d.Get(ctx, session)
+	if err != nil {
 		return "", err
 	}
 	if err := d.h.enter(ctx, Call{Domain: "session", Method: "generate", Session: session}); err != nil {
 		return "", err
 	}
-	return d.h.opts.Generate(ctx, prompt)
+	r, err := d.h.request(ctx, session, d.h.agentOf(s), *cmp.Or(s.Model, &d.h.opts.Model))
+	if err != nil {
+		return "", err
+	}
+	r.Messages = append(r.Messages, mustJSON(userMessage{Role: "user", Content: []textV2{{"text", prompt}}}))
+	r = d.hooks.generate.run(ctx, r, ModelRequest.copied)
+	var last userMessage
+	if n := len(r.Messages); n == 0 || json.Unmarshal(r.Messages[n-1], &last) != nil || len(last.Content) == 0 {
+		return "", errors.New("a hook has left no prompt to generate from")
+	}
+	return d.h.opts.Generate(ctx, last.Content[0].Text)
 }

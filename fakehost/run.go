@@ -138,6 +138,7 @@ func (h *Host) handle(r *run, s *Session, items []InboxItem) error {
 	case "move":
 		return h.move(s, items[0])
 	default:
+		h.title(s, items)
 		return h.turn(r, items)
 	}
 }

@@ -23,6 +23,8 @@ CREATE TABLE IF NOT EXISTS session_v2 (
 	time_created INTEGER NOT NULL,
 	time_updated INTEGER NOT NULL,
 	time_idle INTEGER,
+	time_viewed INTEGER,
+	revert TEXT,
 	time_archived INTEGER,
 	idle_outcome TEXT,
 	-- The claim of an execution that has begun and not ended: 'running', or 'shutdown'

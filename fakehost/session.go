@@ -11,7 +11,10 @@ import (
 )
 
 // SessionDomain is the host's sessions. What moves them is in prompt.go and run.go.
-type SessionDomain struct{ h *Host }
+type SessionDomain struct {
+	h     *Host
+	hooks sessionHooks
+}
 
 // NewSession says what session to create.
 type NewSession struct {
@@ -56,6 +59,9 @@ func (d *SessionDomain) Create(ctx context.Context, in NewSession) (*Session, er
 	return out, err
 }
 
+// newTitle begins the title of a session that nobody has named. Generation 1.
+const newTitle = "New session - "
+
 func (t *tx) create(in NewSession) (*Session, error) {
 	h := t.h
 	if in.ID != "" {
@@ -80,7 +86,7 @@ func (t *tx) create(in NewSession) (*Session, error) {
 		}
 	}
 	if s.Title == "" && s.v1 {
-		s.Title = "New session - " + time.UnixMilli(t.now).UTC().Format("2006-01-02T15:04:05.000Z")
+		s.Title = newTitle + time.UnixMilli(t.now).UTC().Format("2006-01-02T15:04:05.000Z")
 	}
 	if err := t.insertSession(s); err != nil {
 		return nil, err
@@ -404,7 +410,7 @@ func (d *SessionDomain) Fork(ctx context.Context, id, before string) (*Session, 
 		}
 		s := *from
 		s.ID, s.Parent, s.Slug, s.Created, s.Updated = t.h.newID("ses_"), "", newSlug(), t.now, t.now
-		s.Idle, s.Outcome, s.Claim = 0, "", ""
+		s.Idle, s.Viewed, s.Outcome, s.Claim, s.Revert = 0, 0, "", "", nil
 		if n := len(messages); before != "" {
 			s.Fork = &Fork{id, Boundary{"before", before}}
 		} else if n > 0 {

@@ -30,7 +30,9 @@ type Session struct {
 	Updated     int64
 	Idle        int64  // when Outcome was recorded; generation 2
 	Outcome     string // "succeeded", "failed", "interrupted": the last execution that ended; generation 2
+	Viewed      int64  // up to which Idle somebody has looked; generation 2
 	Archived    int64
+	Revert      *Revert // staged
 
 	// Claim is "running" while an execution is under way, in whatever window, or has
 	// crashed, and "shutdown" when its process closed under it.
@@ -69,6 +71,7 @@ type sessionTime struct {
 	Created  int64 `json:"created"`
 	Updated  int64 `json:"updated"`
 	Idle     int64 `json:"idle,omitempty"`
+	Viewed   int64 `json:"viewed,omitempty"`
 	Archived int64 `json:"archived,omitempty"`
 }
 
@@ -94,6 +97,7 @@ type sessionV1 struct {
 	Version    string          `json:"version"`
 	Metadata   json.RawMessage `json:"metadata,omitempty"`
 	Permission []ruleV1        `json:"permission,omitempty"`
+	Revert     *Revert         `json:"revert,omitempty"`
 	Time       sessionTime     `json:"time"`
 }
 
@@ -113,6 +117,7 @@ type sessionV2 struct {
 	Subpath     string          `json:"subpath,omitempty"`
 	Metadata    json.RawMessage `json:"metadata,omitempty"`
 	Permissions []ruleV2        `json:"permissions,omitempty"`
+	Revert      *Revert         `json:"revert,omitempty"`
 }
 
 // MarshalJSON gives the host's own object.
@@ -120,7 +125,7 @@ func (s Session) MarshalJSON() ([]byte, error) {
 	tokens := tokenCount{Input: s.Input, Output: s.Output}
 	if s.v1 {
 		out := sessionV1{s.ID, s.Slug, s.Project, s.Directory, s.Path, s.Parent, nil, s.Cost, tokens, s.Title, s.Agent, nil,
-			s.Version, s.Metadata, rulesV1(s.Permissions), sessionTime{Created: s.Created, Updated: s.Updated, Archived: s.Archived}}
+			s.Version, s.Metadata, rulesV1(s.Permissions), s.Revert, sessionTime{Created: s.Created, Updated: s.Updated, Archived: s.Archived}}
 		if s.Model != nil {
 			m := *s.Model
 			if m.Variant == "" {
@@ -134,12 +139,13 @@ func (s Session) MarshalJSON() ([]byte, error) {
 		return json.Marshal(out)
 	}
 	return json.Marshal(sessionV2{s.ID, s.Parent, s.Fork, s.Project, s.Agent, s.Model, s.Cost, tokens, s.Outcome,
-		sessionTime{s.Created, s.Updated, s.Idle, s.Archived}, s.Title, location{s.Directory}, s.Path, s.Metadata, rulesV2(s.Permissions)})
+		sessionTime{s.Created, s.Updated, s.Idle, s.Viewed, s.Archived}, s.Title, location{s.Directory}, s.Path, s.Metadata,
+		rulesV2(s.Permissions), s.Revert})
 }
 
 const sessionColumns = `id, parent_id, fork_session_id, fork_boundary, project_id, slug, directory, path, title, version, agent,
 	model, metadata, permission, cost, tokens_input, tokens_output, summary, time_created, time_updated, time_idle, idle_outcome,
-	time_archived, claim`
+	time_archived, claim, time_viewed, revert`
 
 // scanSession reads a row of sessionColumns.
 func (h *Host) scanSession(s *sqlite3.Stmt) (*Session, error) {
@@ -147,7 +153,12 @@ func (h *Host) scanSession(s *sqlite3.Stmt) (*Session, error) {
 		Directory: s.ColumnText(6), Path: s.ColumnText(7), Title: s.ColumnText(8), Version: s.ColumnText(9), Agent: s.ColumnText(10),
 		Metadata: raw(s, 12), Cost: s.ColumnFloat(14), Input: s.ColumnInt64(15), Output: s.ColumnInt64(16), summary: s.ColumnBool(17),
 		Created: s.ColumnInt64(18), Updated: s.ColumnInt64(19), Idle: s.ColumnInt64(20), Outcome: s.ColumnText(21),
-		Archived: s.ColumnInt64(22), Claim: s.ColumnText(23), v1: h.profile.v1()}
+		Archived: s.ColumnInt64(22), Claim: s.ColumnText(23), Viewed: s.ColumnInt64(24), v1: h.profile.v1()}
+	if r := raw(s, 25); r != nil {
+		if err := json.Unmarshal(r, &out.Revert); err != nil {
+			return nil, err
+		}
+	}
 	if from := s.ColumnText(2); from != "" {
 		out.Fork = &Fork{Session: from}
 		if err := json.Unmarshal(raw(s, 3), &out.Fork.Boundary); err != nil {
@@ -192,16 +203,16 @@ func (t *tx) saveSession(s *Session) error {
 	s.Updated = t.now
 	return t.run(`UPDATE session_v2 SET directory = ?2, title = ?3, agent = ?4, model = ?5, metadata = ?6, permission = ?7,
 		cost = ?8, tokens_input = ?9, tokens_output = ?10, summary = ?11, time_updated = ?12, time_idle = ?13, idle_outcome = ?14,
-		time_archived = ?15, claim = ?16 WHERE id = ?1`,
+		time_archived = ?15, claim = ?16, revert = ?17 WHERE id = ?1`,
 		s.ID, s.Directory, s.Title, null(s.Agent), optional(s.Model), s.Metadata, t.h.ruleJSON(s.Permissions), s.Cost,
-		s.Input, s.Output, s.summary, s.Updated, zeroNull(s.Idle), null(s.Outcome), zeroNull(s.Archived), null(s.Claim))
+		s.Input, s.Output, s.summary, s.Updated, zeroNull(s.Idle), null(s.Outcome), zeroNull(s.Archived), null(s.Claim), optional(s.Revert))
 }
 
-func optional(m *Model) any {
-	if m == nil {
+func optional[T any](p *T) any {
+	if p == nil {
 		return nil
 	}
-	return m
+	return p
 }
 
 func zeroNull(n int64) any {

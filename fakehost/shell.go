@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 )
@@ -16,6 +15,7 @@ type shellInput struct {
 	Description string `json:"description,omitempty"`
 	Timeout     int64  `json:"timeout,omitempty"` // ms
 	Workdir     string `json:"workdir,omitempty"`
+	Background  bool   `json:"background,omitempty"` // generation 2
 }
 
 // shellTool runs a command in the workspace. What is asked for is each of its commands; what
@@ -26,6 +26,9 @@ func (h *Host) shellTool(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 	var in shellInput
 	if err := c.Decode(&in); err != nil {
 		return ToolOutput{}, err
+	}
+	if in.Background && h.Shell == nil {
+		return ToolOutput{}, errors.New("this host runs no command in the background; run it in the foreground")
 	}
 	commands := splitCommands(in.Command)
 	if len(commands) == 0 {
@@ -56,14 +59,17 @@ func (h *Host) shellTool(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 	if in.Timeout > 0 {
 		limit = time.Duration(min(in.Timeout, 10*60*1000)) * time.Millisecond
 	}
+	if in.Background {
+		if in.Timeout <= 0 {
+			limit = 0 // as long as the host
+		}
+		info := h.Shell.background(c.Session, in.Command, dir, limit)
+		return ToolOutput{Title: in.Command, Text: "The command " + info.ID + " is running in the background.",
+			Output: map[string]any{"shellID": info.ID, "status": "running"}, Metadata: map[string]any{"shellID": info.ID}}, nil
+	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	shell, flag := "/bin/sh", "-c"
-	if runtime.GOOS == "windows" {
-		shell, flag = "cmd", "/C"
-	}
-	cmd := exec.CommandContext(limited, shell, flag, in.Command)
-	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	cmd := shellCommand(limited, dir, in.Command)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/teamchan/team"
 )
 
 // A job is a child session that a tool call waits for, or whose end its parent will be
@@ -89,7 +91,7 @@ func (h *Host) dispatch(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 	if err := c.Progress(in.Description, meta); err != nil {
 		return ToolOutput{}, err
 	}
-	if err := h.promptChild(c, in, child); err != nil {
+	if err := h.promptChild(ctx, c, in, child); err != nil {
 		return ToolOutput{}, err
 	}
 	if h.profile.v1() {
@@ -222,21 +224,25 @@ func parseModel(s string) (*Model, error) {
 }
 
 // promptChild gives the child its work and registers the job.
-func (h *Host) promptChild(c *ToolCall, in dispatch, child *childState) error {
+func (h *Host) promptChild(ctx context.Context, c *ToolCall, in dispatch, child *childState) error {
 	id := child.session.ID
+	first := int64(0)
+	err := h.tx(func(t *tx) (err error) {
+		first, _, err = t.number(`SELECT count(*) FROM message WHERE session_id = ? AND type = 'user'`, id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p := Prompt{Text: in.Prompt, ID: h.newID("msg_"), Delivery: team.DeliverySteer}
+	if first == 0 && !h.profile.v1() {
+		p.Text = "Another session has dispatched you as its subagent.\n" + p.Text
+	}
+	if h.profile.v1() {
+		p.Agent, p.Model = child.session.Agent, cmp.Or(child.session.Model, &h.opts.Model)
+	}
+	p = h.hookPrompt(ctx, id, p)
 	return h.tx(func(t *tx) error {
-		first, _, err := t.number(`SELECT count(*) FROM message WHERE session_id = ? AND type = 'user'`, id)
-		if err != nil {
-			return err
-		}
-		text := in.Prompt
-		if first == 0 && !h.profile.v1() {
-			text = "Another session has dispatched you as its subagent.\n" + text
-		}
-		p := Prompt{Text: text}
-		if h.profile.v1() {
-			p.Agent = child.session.Agent
-		}
 		if _, err := t.admit(id, "user", p); err != nil {
 			return err
 		}

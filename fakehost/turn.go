@@ -25,7 +25,12 @@ type Turn struct {
 	step  *step
 	steps int   // with tool calls
 	over  error // why the turn cannot go on
+
+	request *ModelRequest // of the step, if there are hooks
 }
+
+// errNoSession is why the turn of a helper such as agent title can only read.
+var errNoSession = errors.New("this agent works beside the session and has no tools")
 
 // errStop ends a turn that is then called succeeded.
 var errStop = errors.New("the turn was stopped")
@@ -101,10 +106,17 @@ func (t *Turn) retries(ctx context.Context) error {
 		if err := t.open(ctx); err != nil {
 			return err
 		}
-		wait := retryDelay(attempt)
+		failure := &AgentError{Type: "APIError", Message: "connection refused", Retryable: true}
+		e := RetryHook{t.session.ID, t.agent.Name, t.step.model, failure, attempt, true, retryDelay(attempt)}
+		if !t.h.profile.v1() {
+			e = t.h.Session.hooks.retry.run(ctx, e, func(e RetryHook) RetryHook { return e })
+		}
+		if !e.Retry {
+			return failure
+		}
+		wait := max(e.Delay, 0)
 		err := t.h.tx(func(x *tx) error {
-			return t.h.journal().retry(x, t.step, attempt, x.now+wait.Milliseconds(),
-				&AgentError{Type: "APIError", Message: "connection refused", Retryable: true})
+			return t.h.journal().retry(x, t.step, attempt, x.now+wait.Milliseconds(), failure)
 		})
 		if err != nil {
 			return err
@@ -357,7 +369,10 @@ func (t *Turn) openLocked(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil && t.over == nil {
 		t.over = cause
 	}
-	return t.h.tx(func(x *tx) error {
+	if t.over == errNoSession {
+		return t.over
+	}
+	err := t.h.tx(func(x *tx) error {
 		s, err := x.session(t.session.ID)
 		if err != nil {
 			return err
@@ -373,9 +388,17 @@ func (t *Turn) openLocked(ctx context.Context) error {
 		if err := t.h.journal().stepBegan(x, st); err != nil {
 			return err
 		}
-		t.step = st
+		t.step, t.request = st, nil
 		return nil
 	})
+	if hooks := &t.h.Session.hooks.context; err == nil && !hooks.empty() {
+		var r ModelRequest
+		if r, err = t.h.request(ctx, t.session.ID, t.agent.Name, t.step.model); err == nil {
+			r = hooks.run(ctx, r, ModelRequest.copied)
+			t.request = &r
+		}
+	}
+	return err
 }
 
 // The tokens that every step is said to have cost.
