@@ -135,7 +135,10 @@ func TestView(t *testing.T) {
 func TestUserShell(t *testing.T) {
 	t.Run("a command of the user is a message of type shell, and nobody is woken", func(t *testing.T) {
 		h := open(t, &fakehost.Options{Directory: t.TempDir()})
-		session, rec := create(t, h), record(t, h)
+		session := create(t, h)
+		events, err := h.Event.Subscribe(t.Context())
+		require.NoError(t, err)
+		defer events.Close()
 		info, out, err := h.Shell.Run(t.Context(), session, "echo hi; exit 3")
 		require.NoError(t, err)
 		require.Equal(t, []any{"hi\n", "exited", 3}, []any{out, info.Status, *info.Exit})
@@ -144,12 +147,17 @@ func TestUserShell(t *testing.T) {
 		require.Equal(t, []string{"shell"}, messageTypes(list))
 		got := object(t, list[0])
 		require.Equal(t, []any{info.ID, "echo hi; exit 3", "exited", 3.0, "hi\n"}, []any{got["shellID"], got["command"], got["status"], got["exit"], got["output"]})
-		require.Eventually(t, func() bool { runs, err := h.Shell.List(t.Context()); return err == nil && len(runs) == 1 }, time.Second, time.Millisecond)
-		var types []string
-		for _, e := range rec.stop() {
-			types = append(types, e.Type)
+		for _, want := range []string{"server.connected", "shell.created", "session.shell.started", "shell.exited", "session.shell.ended"} {
+			e, err := events.Next(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, e.Type)
+			if want == "shell.exited" {
+				require.JSONEq(t, `{"id":"`+info.ID+`","exit":3,"status":"exited"}`, string(e.Data))
+			}
 		}
-		require.Subset(t, []string{"server.connected", "shell.created", "session.shell.started", "shell.exited", "session.shell.ended"}, types)
+		runs, err := h.Shell.List(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []fakehost.ShellInfo{info}, runs)
 		_, _, err = h.Shell.Run(t.Context(), "ses_none", "true")
 		require.ErrorIs(t, err, team.ErrNotFound)
 		_, _, err = h.Shell.Run(t.Context(), session, " ")
@@ -193,7 +201,7 @@ func TestUserShell(t *testing.T) {
 	t.Run("one that is killed is cancelled, and the end of the host tells nobody", func(t *testing.T) {
 		opts := script(fakehost.V2_0, func(ctx context.Context, t *fakehost.Turn) (string, error) {
 			if strings.Contains(t.Text(), "go") {
-				_, err := t.Call(ctx, "shell", map[string]any{"command": "sleep 100", "background": true})
+				_, err := t.Call(ctx, "shell", map[string]any{"command": "exec sleep 100", "background": true})
 				return "", err
 			}
 			return "told", nil
