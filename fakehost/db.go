@@ -124,8 +124,8 @@ type tx struct {
 	after []func()
 }
 
-// tx runs fn in a transaction under the host's lock, and then publishes what it
-// published and does what it deferred, in that order and still under the lock: so
+// tx runs fn in a transaction under the host's lock, and then does what it deferred and
+// publishes what it published, in that order and still under the lock: so
 // the feed has the order of the database. fn must not call a method that takes the
 // lock.
 func (h *Host) tx(fn func(*tx) error) error {
@@ -152,11 +152,12 @@ func (h *Host) txLocked(fn func(*tx) error) error {
 		}
 		return err
 	}
-	for _, e := range t.pub {
-		h.Event.send(e)
-	}
+	// What was deferred comes first: whoever hears of an ask can answer it.
 	for _, f := range t.after {
 		f()
+	}
+	for _, e := range t.pub {
+		h.Event.send(e)
 	}
 	return nil
 }

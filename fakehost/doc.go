@@ -15,6 +15,29 @@
 //	_, err = host.Session.Prompt(ctx, s.ID, fakehost.Prompt{Text: "hello"})
 //	err = host.Session.Wait(ctx, s.ID)
 //
+// # Your first test
+//
+// A test opens a host, plays the agents, and looks at what is there in the end:
+//
+//	func TestLeadDispatches(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) { // minutes of waiting take no time
+//			host, err := fakehost.Open(t.Context(), "", &fakehost.Options{Agents: agents})
+//			require.NoError(t, err)
+//			defer host.Close()
+//			s, err := host.Session.Create(t.Context(), fakehost.NewSession{})
+//			require.NoError(t, err)
+//			_, err = host.Session.Prompt(t.Context(), s.ID, fakehost.Prompt{Text: "count words"})
+//			require.NoError(t, err)
+//			require.NoError(t, host.Session.Wait(t.Context(), s.ID))
+//			children, err := host.Session.Children(t.Context(), s.ID)
+//			require.NoError(t, err)
+//			require.Len(t, children, 1)
+//		})
+//	}
+//
+// What your code takes are the ports: Host.Sessions, Host.Events and so on. To see it fail, add
+// Faults: [FaultNoticeMissing], or Options.Fault for one call. Each domain has an example.
+//
 // # State
 //
 // All that the real host stores is in one SQLite file with its tables (schema.sql), or in
@@ -52,7 +75,7 @@
 // context and a closed host, and asks the fault hook. It reads and writes in Host.tx: one
 // transaction under the host's one lock. What a tx publishes with emit (feed only) or
 // durable (log and feed) goes out after the commit and in its order; what is handed to
-// later runs then, still under the lock. State lives in a table of schema.sql, or, if
+// later runs just before, still under the lock. State lives in a table of schema.sql, or, if
 // the real host forgets it at a restart, in a field of the domain behind its own
 // lock, which is never held around a tx. What differs by generation beyond a field
 // is in journalV1 and journalV2.
