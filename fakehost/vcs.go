@@ -123,6 +123,9 @@ func (d *SessionDomain) Diff(ctx context.Context, session string) ([]FileDiff, e
 	if _, err := d.Get(ctx, session); err != nil {
 		return nil, err
 	}
+	if err := d.h.enter(ctx, Call{Domain: "session", Method: "diff", Session: session}); err != nil {
+		return nil, err
+	}
 	if d.h.VCS == nil {
 		return nil, nil // without files nothing changes
 	}
