@@ -233,11 +233,7 @@ func (d *FormDomain) Cancel(ctx context.Context, id, message string) error {
 
 func (d *FormDomain) settle(event string, p *waiter[Form, map[string]any], data map[string]any) error {
 	data["id"], data["sessionID"] = p.id, p.session
-	return d.h.tx(func(t *tx) error {
-		t.emit(event, p.session, data)
-		t.later(func() { close(p.settled) })
-		return nil
-	})
+	return d.pending.settle(d.h, event, p, data)
 }
 
 // tool is question {questions[]}: a form with fields q0, q1, ….

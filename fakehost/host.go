@@ -254,6 +254,7 @@ func (h *Host) domains() error {
 	}
 	if p.Form {
 		h.Form = &FormDomain{h: h}
+		h.Form.pending.done = make(map[string]bool)
 	}
 	for _, a := range h.opts.Agents {
 		if err := h.Agent.Add(a); err != nil {

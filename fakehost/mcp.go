@@ -103,15 +103,16 @@ func (d *MCPDomain) Add(ctx context.Context, s MCPServer) error {
 	if err != nil {
 		c.status.Status, c.status.Error = "failed", err.Error()
 	}
-	d.Remove(s.Name)
+	d.mu.Lock()
+	d.remove(s.Name)
 	for _, tool := range tools {
-		stop, err := d.h.Tool.Add(tool)
-		if err != nil {
-			return err
+		stop, addErr := d.h.Tool.Add(tool)
+		if addErr != nil {
+			d.mu.Unlock()
+			return addErr
 		}
 		c.stop = append(c.stop, stop)
 	}
-	d.mu.Lock()
 	d.list = append(d.list, c)
 	d.mu.Unlock()
 	d.h.updated("mcp.status.changed", map[string]any{"server": s.Name})
@@ -137,6 +138,10 @@ func (d *MCPDomain) Reload(ctx context.Context, name string) error {
 func (d *MCPDomain) Remove(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.remove(name)
+}
+
+func (d *MCPDomain) remove(name string) {
 	d.list = slices.DeleteFunc(d.list, func(c *mcpConnection) bool {
 		if c.Name != name {
 			return false

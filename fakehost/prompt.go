@@ -235,6 +235,11 @@ func (t *tx) admitV1(s *Session, in Prompt) (InboxItem, error) {
 		}
 		part["id"], part["messageID"], part["sessionID"] = pid, id, s.ID
 		if part["type"] == "subtask" {
+			for _, key := range []string{"agent", "description", "prompt"} {
+				if s, ok := part[key].(string); !ok || s == "" {
+					return InboxItem{}, invalid("subtask part", "has no "+key, "send agent, description and prompt")
+				}
+			}
 			subtasks = append(subtasks, part)
 		}
 		if text, ok := part["text"].(string); ok {
@@ -301,8 +306,9 @@ func (d *SessionDomain) control(ctx context.Context, method, session, typ string
 				return err
 			}
 			if len(pending) > 0 && in.ID != pending[0].ID {
-				out = pending[0]
-				t.wake(session)
+				if out = pending[0]; !in.NoResume {
+					t.wake(session)
+				}
 				return nil
 			}
 		}

@@ -115,7 +115,7 @@ func (d *QuestionDomain) List(ctx context.Context, session string) ([]QuestionRe
 }
 
 // Reply answers a request: for each question its labels; fewer leave the rest unanswered. An own
-// answer is refused where the question does not take one.
+// answer is refused where the question does not take one. A *NotFoundError if it is not pending.
 func (d *QuestionDomain) Reply(ctx context.Context, request string, answers [][]string) error {
 	if err := d.h.enter(ctx, Call{Domain: "question", Method: "reply", Name: request}); err != nil {
 		return err
@@ -159,14 +159,9 @@ func (d *QuestionDomain) Reject(ctx context.Context, request string) error {
 	return d.settle("question.rejected", p, map[string]any{})
 }
 
-// settle publishes what became of p and lets the one who asked go on.
 func (d *QuestionDomain) settle(event string, p *waiter[QuestionRequest, [][]string], data map[string]any) error {
 	data["sessionID"], data["requestID"] = p.session, p.id
-	return d.h.tx(func(t *tx) error {
-		t.emit(event, p.session, data)
-		t.later(func() { close(p.settled) })
-		return nil
-	})
+	return d.pending.settle(d.h, event, p, data)
 }
 
 // tool is question {questions[]}, whose input has no field custom: the user may always answer in

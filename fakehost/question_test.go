@@ -132,7 +132,7 @@ func TestQuestion(t *testing.T) {
 		require.True(t, strings.HasSuffix(from, "question.rejected message.part.updated message.part.updated message.updated message.updated "+
 			"session.status session.idle session.updated session.diff message.updated"), from)
 		require.Equal(t, []string{"user: go", "assistant"}, texts(t, h, session))
-		require.ErrorIs(t, h.Question.Reject(t.Context(), q.ID), team.ErrConflict, "it is settled")
+		require.ErrorIs(t, h.Question.Reject(t.Context(), q.ID), team.ErrNotFound, "it is settled")
 		require.ErrorIs(t, h.Question.Reply(t.Context(), "que_none", nil), team.ErrNotFound)
 	})
 	bubble(t, "an answer that does not fit changes nothing", func(t *testing.T) {

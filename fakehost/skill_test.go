@@ -202,6 +202,15 @@ func TestCommand(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a subtask part without its fields is refused", func(t *testing.T) {
+		h := open(t, &fakehost.Options{Profile: fakehost.V1_18})
+		session := create(t, h)
+		for _, part := range []string{`{"type":"subtask"}`, `{"type":"subtask","agent":7,"description":"d","prompt":"p"}`} {
+			_, err := h.Session.Prompt(t.Context(), session, fakehost.Prompt{Parts: items(part)})
+			require.ErrorIs(t, err, team.ErrInvalid)
+		}
+		require.Empty(t, texts(t, h, session))
+	})
 	bubble(t, "the agent's own dispatch does not skip it", func(t *testing.T) {
 		opts := script(fakehost.V1_18, func(ctx context.Context, t *fakehost.Turn) (string, error) {
 			_, err := t.Dispatch(ctx, "general", "d", "p")

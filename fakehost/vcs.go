@@ -96,6 +96,9 @@ func (d *VCSDomain) changing(session string, at *place) error {
 	if filepath.IsAbs(filepath.FromSlash(at.rel)) {
 		return nil // outside the workspace
 	}
+	if info, err := at.root.Stat(at.name); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", at.rel)
+	}
 	data, err := at.root.ReadFile(at.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

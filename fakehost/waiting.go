@@ -16,7 +16,8 @@ func (e *DismissedError) Error() string { return "the question was dismissed: " 
 type waiting[R, A any] struct {
 	mu   sync.Mutex // guards the fields below
 	list []*waiter[R, A]
-	done map[string]bool // ids that were settled
+	done map[string]bool // ids that were settled, if the host can tell them from unknown ones
+	end  error           // why nobody waits any more
 }
 
 type waiter[R, A any] struct {
@@ -36,6 +37,11 @@ func newWaiter[R, A any](id, session string, request R) *waiter[R, A] {
 func (w *waiting[R, A]) add(p *waiter[R, A]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.end != nil {
+		p.err = w.end
+		close(p.settled)
+		return
+	}
 	w.list = append(w.list, p)
 }
 
@@ -74,15 +80,27 @@ func (w *waiting[R, A]) take(what, id string) (*waiter[R, A], error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := slices.Index(w.list, p)
-	if i < 0 {
-		return nil, &ConflictError{id, "is settled already"}
+	if i < 0 { // meanwhile
+		return nil, &NotFoundError{what, id}
 	}
 	w.list = slices.Delete(w.list, i, i+1)
-	if w.done == nil {
-		w.done = make(map[string]bool)
+	if w.done != nil {
+		w.done[id] = true
 	}
-	w.done[id] = true
 	return p, nil
+}
+
+// settle publishes what became of p, which was taken, and lets the one who asked go on.
+func (w *waiting[R, A]) settle(h *Host, event string, p *waiter[R, A], data map[string]any) error {
+	err := h.tx(func(t *tx) error {
+		t.emit(event, p.session, data)
+		return nil
+	})
+	if err != nil {
+		p.err = err
+	}
+	close(p.settled)
+	return err
 }
 
 // requests returns what is pending, in order; of one session, or of all if it is empty.
@@ -106,5 +124,5 @@ func (w *waiting[R, A]) drop() {
 		p.err = errShutdown
 		close(p.settled)
 	}
-	w.list = nil
+	w.list, w.end = nil, errShutdown
 }
