@@ -43,7 +43,7 @@ func (h *Host) planExitTool() Tool {
 					Text: fmt.Sprintf("The user has approved the plan %s; carry it out.", plan)})
 				return err
 			})
-			return ToolOutput{Title: "Switching to build agent", Text: "The session goes on as agent build.", Metadata: map[string]any{}}, err
+			return ToolOutput{Title: "Plan approved", Text: "The session goes on as agent build.", Metadata: map[string]any{}}, err
 		}}
 }
 
