@@ -1,0 +1,313 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The defaults of a Join.
+const (
+	DefaultWait       = time.Minute      // of a Wait that names no time
+	DefaultWaitAgain  = 10 * time.Second // of a Wait right behind one that ended unsettled
+	DefaultJoinGrace  = 5 * time.Second
+	DefaultJoinLag    = 5 * time.Second
+	DefaultStallAfter = 5 * time.Minute
+	DefaultJoinLook   = 5 * time.Second
+)
+
+// The further states of a child that a Join knows. The first three are endings; the
+// others say how a wait ended for a child that goes on.
+const (
+	ChildInterrupted  ChildState = "interrupted"   // by something that Reason names, but not by a Cancel of ours
+	ChildEmpty        ChildState = "empty"         // completed, and there is no text
+	ChildNeverStarted ChildState = "never started" // idle, and it has never run
+
+	ChildSettling ChildState = "settling"       // its turn is over, work that it started in the background is not
+	ChildTimedOut ChildState = "timed out"      // running when the wait's time was over
+	ChildStalled  ChildState = "stalled"        // the same, and it gave no sign of life, only retries, or waits for a host to come back
+	ChildUnseen   ChildState = "could not look" // the stream has a gap and the host did not answer
+)
+
+// Settled reports whether a child's turn is over in state s. ChildUnknown is an
+// ending too: the host says that it ended, and not how.
+func (s ChildState) Settled() bool {
+	switch s {
+	case ChildCompleted, ChildFailed, ChildCancelled, ChildStopped, ChildUnknown,
+		ChildInterrupted, ChildEmpty, ChildNeverStarted:
+		return true
+	}
+	return false
+}
+
+// JoinOptions say whom a Join asks and how long it is patient. The zero value works,
+// but then nothing can be looked up or cancelled.
+type JoinOptions struct {
+	// Sessions is the host that is asked for snapshots, and to stop a child. If
+	// it is an Inspector, a snapshot tells more; if it is a ChildLister, Adopt
+	// needs no ids. Nil is nobody.
+	Sessions Sessions
+
+	// Matcher reads envelopes; nil is one of the Join's own. Share one for its counters.
+	Matcher *EnvelopeMatcher
+
+	// Shorten makes room for a text that is too long for a context: it returns what is
+	// shown in its place, with a reference to the whole. It is called once for each
+	// answer of a child. Nil keeps and shows the whole.
+	Shorten func(ctx context.Context, text string) (string, Ref, error)
+
+	// Wait is the longest that Wait waits, WaitAgain the longest right behind one that
+	// ended unsettled. Zero means DefaultWait and DefaultWaitAgain.
+	Wait, WaitAgain time.Duration
+
+	// Grace is how long a turn that seems over may still go on: after the last
+	// background child has ended, since the host wakes its parent for that, and
+	// after an error of which 1.x does not say whether it is the end. Zero means
+	// DefaultJoinGrace.
+	Grace time.Duration
+
+	// Lag is how far a stream of events without times or sequence (1.x) may be behind
+	// the results of tools. Zero means DefaultJoinLag.
+	Lag time.Duration
+
+	// StallAfter is after how long without a sign of life a child counts as stalled.
+	// Zero means DefaultStallAfter.
+	StallAfter time.Duration
+
+	// Look is how often Wait reads the snapshots of children of which the stream says
+	// nothing, and, where the Records are no Watcher, what other processes wrote.
+	// Zero means DefaultJoinLook.
+	Look time.Duration
+
+	// Report is told of what should not pass in silence, each thing once: an event type
+	// that nobody knows, by its name. Nil is nobody. It is called in the caller's
+	// goroutine.
+	Report func(ctx context.Context, what, name string)
+
+	// Trace is told of every write. Nil is nobody. It is called in the caller's goroutine.
+	Trace func(context.Context, TraceEvent)
+}
+
+// A Join knows which children of one parent session have settled, and how that is
+// known. Children are registered from the host's answer to the call that started
+// them (see RegisterResult), or adopted. What is known then comes from all that the
+// program passes on: Observe for events of every generation, ObserveText for
+// envelopes and notices, ObserveSignal for signals, and snapshots that the Join reads
+// itself. The first ending counts; what comes later is kept as evidence, and named as
+// a conflict if it says otherwise. A child that is resumed is in its next turn, and settles
+// again.
+//
+// Three things are known less well, and Presumed says so until something better
+// comes: that the parent is idle, that a child itself sent a signal, and an idle child of which nobody saw
+// whether it ran.
+//
+// The state lies in Records, one for each child, changed by compare-and-set: several
+// processes that wait for the same children agree, and a waiter that was killed
+// carries on where it was. Events that change nothing cost no write.
+//
+// A Join is safe for several goroutines and runs none after a call has returned. Two
+// Joins of different parents may be fed from one stream.
+type Join struct {
+	parent  SessionID
+	prefix  string
+	records Records
+	opts    JoinOptions
+	own     EnvelopeMatcher
+
+	mu        sync.RWMutex
+	children  map[SessionID]*joined
+	byKey     map[string]*joined      // the same by the keys of their records
+	descends  map[SessionID]SessionID // a descendant to the child that has to wait for it
+	early     earlyEvents
+	calls     map[string]string // of the parent, 2.x: the tool's name by the id of the call
+	changed   chan struct{}     // closed and replaced whenever a child changes
+	parentEnd bool              // the parent is idle, as far as the stream says
+
+	gap    atomic.Bool // the stream has a hole that no snapshot has filled
+	stream streamAccount
+}
+
+// joined is a child in memory.
+type joined struct {
+	id     SessionID
+	number int // of registration
+	key    string
+
+	life  atomic.Int64 // when the stream last said anything of it, in nanoseconds
+	quiet atomic.Bool  // it runs, and another sign that it does changes nothing
+
+	mu       sync.Mutex
+	rec      childRecord
+	version  Version
+	descends []SessionID // its share of Join.descends
+	todo     []evidence  // what could not be written yet, in order
+	unseen   error       // why the last look failed
+	looked   time.Time   // when that was
+	asked    []string    // what a Wait has returned for
+}
+
+// OpenJoin opens the account of the children of parent in records. An empty parent
+// is the caller in the context. What other processes, or earlier ones, knew of them
+// is read. The caller keeps records open as long as the Join is used.
+func OpenJoin(ctx context.Context, records Records, parent SessionID, opts *JoinOptions) (*Join, error) {
+	if records == nil {
+		panic("team: OpenJoin with nil Records")
+	}
+	j := &Join{parent: parent, records: records, children: make(map[SessionID]*joined), byKey: make(map[string]*joined),
+		descends: make(map[SessionID]SessionID), calls: make(map[string]string), changed: make(chan struct{})}
+	j.stream.eventCounts = newEventCounts()
+	if opts != nil {
+		j.opts = *opts
+	}
+	setDefault(&j.opts.Wait, DefaultWait)
+	setDefault(&j.opts.WaitAgain, DefaultWaitAgain)
+	setDefault(&j.opts.Grace, DefaultJoinGrace)
+	setDefault(&j.opts.Lag, DefaultJoinLag)
+	setDefault(&j.opts.StallAfter, DefaultStallAfter)
+	setDefault(&j.opts.Look, DefaultJoinLook)
+	setDefault(&j.opts.Matcher, &j.own)
+	if caller, ok := CallerFrom(ctx); ok {
+		setDefault(&j.parent, caller.Session)
+	}
+	err := checkSession("parent", j.parent)
+	for _, d := range []time.Duration{j.opts.Wait, j.opts.WaitAgain, j.opts.Grace, j.opts.Lag, j.opts.StallAfter, j.opts.Look} {
+		if d < 0 && err == nil {
+			err = &InvalidError{What: "join option", Why: "is a negative time", Offset: -1, Advice: "leave it zero for the default"}
+		}
+	}
+	if err == nil {
+		j.prefix = "team/join/" + keyPart(string(j.parent)) + "/"
+		err = j.load(ctx)
+	}
+	if err != nil {
+		return nil, edge("join.open", string(j.parent), err)
+	}
+	return j, nil
+}
+
+// Parent returns whose children they are.
+func (j *Join) Parent() SessionID { return j.parent }
+
+// checkSession refuses what cannot be a session's id.
+func checkSession(what string, id SessionID) error {
+	if id == "" {
+		return &InvalidError{What: what, Why: "is empty", Offset: -1, Advice: "pass the host's id of the session"}
+	}
+	return checkName(what, string(id))
+}
+
+// keyPart makes a host's id a part of a key between slashes: two ids never share one.
+func keyPart(id string) string {
+	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(id)
+}
+
+// A ChildError says that ids were named that are no children here. It is an
+// ErrNotFound. The call did nothing, for the others neither.
+type ChildError struct {
+	Parent  SessionID
+	Unknown []SessionID
+	Known   []SessionID // the children that there are, in order of registration
+}
+
+func (e *ChildError) Error() string {
+	s := fmt.Sprintf("not found: %s is no registered child of %s", someOf(e.Unknown), quoteName(string(e.Parent)))
+	if len(e.Known) == 0 {
+		return s + "; no child is registered, adopt it if the host says that it is yours"
+	}
+	return s + "; registered: " + someOf(e.Known)
+}
+
+// Is reports whether target is ErrNotFound.
+func (e *ChildError) Is(target error) bool { return target == ErrNotFound }
+
+// find returns the children that ids name, or all if ids is nil, in order of
+// registration. Ids that nobody knows are an error and never mean all.
+func (j *Join) find(ids []SessionID) ([]*joined, error) {
+	if ids != nil && len(ids) == 0 {
+		return nil, &InvalidError{What: "children", Why: "names none", Offset: -1, Advice: "pass nil for all"}
+	}
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	var found []*joined
+	var unknown []SessionID
+	seen := make(map[SessionID]bool, len(ids))
+	for _, id := range ids {
+		c := j.children[id]
+		if c == nil {
+			unknown = append(unknown, id)
+		} else if !seen[id] {
+			found = append(found, c)
+		}
+		seen[id] = true
+	}
+	if ids == nil || unknown != nil {
+		all := make([]*joined, 0, len(j.children))
+		for _, c := range j.children {
+			all = append(all, c)
+		}
+		sortJoined(all)
+		if unknown == nil {
+			return all, nil
+		}
+		e := &ChildError{Parent: j.parent, Unknown: unknown}
+		for _, c := range all {
+			e.Known = append(e.Known, c.id)
+		}
+		return nil, e
+	}
+	sortJoined(found)
+	return found, nil
+}
+
+func (j *Join) child(id SessionID) *joined {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return j.children[id]
+}
+
+// Known reports whether id is a registered child: for EnvelopeInput.Known.
+func (j *Join) Known(id SessionID) bool { return j.child(id) != nil }
+
+// Children returns the account of the children that ids name, or of all if ids is nil, in
+// order of registration, as this process knows it. Ids that are no children are a
+// *ChildError.
+func (j *Join) Children(ctx context.Context, ids []SessionID) ([]Child, error) {
+	found, err := j.find(ids)
+	if err == nil {
+		err = j.tick(ctx, found)
+	}
+	if err != nil {
+		return nil, edge("join.children", string(j.parent), err)
+	}
+	children := make([]Child, len(found))
+	for i, c := range found {
+		children[i] = c.account()
+	}
+	return children, nil
+}
+
+func (j *Join) changes() <-chan struct{} {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return j.changed
+}
+
+func (j *Join) trace(ctx context.Context, event TraceEvent, err error) {
+	if j.opts.Trace == nil {
+		return
+	}
+	outcome, reason := outcomeOf(err)
+	if event.Outcome == "" || err != nil {
+		event.Outcome, event.Reason = outcome, reason
+	}
+	if event.By.Session == "" {
+		event.By.Session = j.parent
+	}
+	j.opts.Trace(ctx, event)
+}
+
+var errJoinRace = errors.New("the child's record changed too often beneath this call; repeat it")

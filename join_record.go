@@ -1,0 +1,280 @@
+package team
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Under "team/join/<parent>/": "c/<child>" is a childRecord, "t/<child>/<digest>"
+// the text of an answer, "waits" the joinRecord.
+
+// A joinRecord is what the waiters of one parent share.
+type joinRecord struct {
+	Children int       `json:"children"`         // the highest Order that was given
+	Streak   int       `json:"streak,omitempty"` // waits that ended unsettled, one behind the other
+	Since    time.Time `json:"since,omitzero"`   // when the first of them began
+}
+
+const (
+	joinTries  = 16  // each lost race is another writer who got on
+	mostUnkept = 256 // evidence of one child that could not be written yet
+)
+
+func (j *Join) childKey(id SessionID) string { return j.prefix + "c/" + keyPart(string(id)) }
+
+// load reads the children that the store knows and this process does not.
+func (j *Join) load(ctx context.Context) error {
+	for key, err := range j.records.Keys(ctx, j.prefix+"c/", "") {
+		if err != nil {
+			return err
+		}
+		if err := j.loadKey(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadKey reads the child under key, unless it is in memory.
+func (j *Join) loadKey(ctx context.Context, key string) error {
+	j.mu.RLock()
+	known := j.byKey[key] != nil
+	j.mu.RUnlock()
+	if known {
+		return nil
+	}
+	rec, version, err := j.read(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return nil // removed in this moment
+	}
+	if err == nil {
+		j.insert(rec, version)
+	}
+	return err
+}
+
+// read returns the record of a child.
+func (j *Join) read(ctx context.Context, key string) (childRecord, Version, error) {
+	stored, err := j.records.Get(ctx, key)
+	if err != nil {
+		return childRecord{}, "", err
+	}
+	var rec childRecord
+	if err := json.Unmarshal(stored.Value, &rec); err != nil {
+		return childRecord{}, "", fmt.Errorf("%w: record of a child: %w", ErrCorrupt, err)
+	}
+	if j.childKey(rec.Session) != key {
+		return childRecord{}, "", fmt.Errorf("%w: record of a child is that of another", ErrCorrupt)
+	}
+	return rec, stored.Version, nil
+}
+
+// insert puts a child into memory, unless somebody did already, and returns the one
+// that is there.
+func (j *Join) insert(rec childRecord, version Version) *joined {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if c := j.children[rec.Session]; c != nil {
+		return c
+	}
+	c := &joined{number: rec.Order, id: rec.Session, key: j.childKey(rec.Session), rec: rec, version: version}
+	c.note()
+	j.children[rec.Session] = c
+	j.byKey[c.key] = c
+	for _, id := range rec.Open {
+		j.descends[id] = c.id
+	}
+	c.descends = slices.Clone(rec.Open)
+	return c
+}
+
+// note keeps what the hot path asks in step with the record. c.mu is held.
+func (c *joined) note() {
+	r := &c.rec
+	c.quiet.Store(r.State == ChildRunning && r.Started && r.Over == nil && r.Retry == "" && !r.Parked)
+}
+
+// absorb takes evidence of a child: into memory and the store, or, if the store
+// fails, into a list that the next call goes on with.
+func (j *Join) absorb(ctx context.Context, c *joined, e evidence) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := j.catchUp(ctx, c)
+	if err == nil {
+		err = j.change(ctx, c, func(r *childRecord) bool { return r.apply(e, time.Now(), &j.opts) })
+	}
+	if err != nil && len(c.todo) < mostUnkept {
+		e.At = time.Now().UTC()
+		c.todo = append(c.todo, e)
+	}
+	return err
+}
+
+// catchUp writes what could not be written before. c.mu is held.
+func (j *Join) catchUp(ctx context.Context, c *joined) error {
+	for len(c.todo) > 0 {
+		e := c.todo[0]
+		if err := j.change(ctx, c, func(r *childRecord) bool { return r.apply(e, time.Now(), &j.opts) }); err != nil {
+			return err
+		}
+		c.todo = c.todo[1:]
+	}
+	return nil
+}
+
+// tick lets time pass for children: what could not be written, and what is due.
+func (j *Join) tick(ctx context.Context, all []*joined) error {
+	var failed []error
+	for _, c := range all {
+		c.mu.Lock()
+		err := j.catchUp(ctx, c)
+		if err == nil && c.rec.Over != nil && !c.rec.Over.Due.IsZero() && !time.Now().Before(c.rec.Over.Due) {
+			err = j.change(ctx, c, func(r *childRecord) bool { return r.due(time.Now()) })
+		}
+		c.mu.Unlock()
+		if err != nil {
+			failed = append(failed, err)
+			if ctx.Err() != nil {
+				break
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// change applies how to the child's record by compare-and-set: how is applied to what
+// another process wrote if that was first. c.mu is held.
+func (j *Join) change(ctx context.Context, c *joined, how func(*childRecord) bool) error {
+	for range joinTries {
+		if c.version == "" { // its last write has an unknown outcome
+			if err := j.reread(ctx, c); err != nil {
+				return err
+			}
+		}
+		rec := c.rec.clone()
+		if !how(&rec) {
+			c.rec.Seq, c.rec.Retried = max(c.rec.Seq, rec.Seq), rec.Retried
+			return nil
+		}
+		value, err := json.Marshal(rec)
+		if err != nil {
+			return err
+		}
+		version, err := j.records.Put(ctx, c.key, value, c.version)
+		switch {
+		case err == nil:
+			j.wrote(ctx, c, rec, version)
+			return nil
+		case errors.Is(err, ErrUnknownOutcome):
+			c.version = ""
+			stored, failed := j.records.Get(context.WithoutCancel(ctx), c.key)
+			if failed == nil && bytes.Equal(stored.Value, value) {
+				j.wrote(ctx, c, rec, stored.Version)
+				return nil
+			}
+			return err
+		case errors.Is(err, ErrConflict):
+			if err := j.reread(ctx, c); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return errJoinRace
+}
+
+// wrote takes what was written as the child's record. c.mu is held.
+func (j *Join) wrote(ctx context.Context, c *joined, rec childRecord, version Version) {
+	old := c.rec
+	j.take(c, rec, version)
+	if rec.State.Settled() && !old.State.Settled() {
+		j.stream.mu.Lock()
+		j.stream.settled = true
+		j.stream.mu.Unlock()
+	}
+	if rec.State != old.State || rec.Turn != old.Turn || rec.Presumed != old.Presumed {
+		j.trace(ctx, TraceEvent{Op: "join." + strings.ReplaceAll(string(rec.State), " ", "-"), ID: rec.By.What, Target: rec.Session, Round: rec.Turn, Count: len(rec.Conflicts)}, nil)
+	}
+}
+
+// take makes rec what this process knows of a child. c.mu is held.
+func (j *Join) take(c *joined, rec childRecord, version Version) {
+	c.rec, c.version = rec, version
+	c.note()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, id := range rec.Open {
+		if j.descends[id] != c.id {
+			j.descends[id] = c.id
+			c.descends = append(c.descends, id)
+		}
+	}
+	if rec.State.Settled() && !rec.Presumed { // until then, one that has ended may be woken again
+		for _, id := range c.descends {
+			delete(j.descends, id)
+		}
+		c.descends = nil
+	}
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// reread reads what another process wrote. c.mu is held.
+func (j *Join) reread(ctx context.Context, c *joined) error {
+	rec, version, err := j.read(ctx, c.key)
+	if err != nil {
+		return err
+	}
+	if version != c.version {
+		rec.Seq = max(rec.Seq, c.rec.Seq)
+		j.take(c, rec, version)
+	}
+	return nil
+}
+
+// refresh takes in what other processes wrote of children.
+func (j *Join) refresh(ctx context.Context, all []*joined) error {
+	for _, c := range all {
+		c.mu.Lock()
+		err := j.reread(ctx, c)
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meta changes the joinRecord, and returns it as it is then.
+func (j *Join) meta(ctx context.Context, how func(*joinRecord) bool) (joinRecord, error) {
+	for range joinTries {
+		var rec joinRecord
+		stored, err := j.records.Get(ctx, j.prefix+"waits")
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return rec, err
+		}
+		if err == nil {
+			if err := json.Unmarshal(stored.Value, &rec); err != nil {
+				return rec, fmt.Errorf("%w: record of a join: %w", ErrCorrupt, err)
+			}
+		}
+		if !how(&rec) {
+			return rec, nil
+		}
+		value, err := json.Marshal(rec)
+		if err != nil {
+			return rec, err
+		}
+		if _, err = j.records.Put(ctx, j.prefix+"waits", value, stored.Version); !errors.Is(err, ErrConflict) {
+			return rec, err
+		}
+	}
+	return joinRecord{}, errJoinRace
+}

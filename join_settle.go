@@ -1,0 +1,412 @@
+package team
+
+import (
+	"slices"
+	"time"
+)
+
+// evidenceKind is what evidence does to a child.
+type evidenceKind int
+
+const (
+	evidenceEnd      evidenceKind = iota // its turn is over, in State
+	evidenceStart                        // it runs: if its turn was over, in the next
+	evidenceStep                         // it runs, in whichever turn it is
+	evidenceIdle                         // 1.x: it does not run any more
+	evidenceSeems                        // its turn seems over, in State
+	evidenceNote                         // it says a word that settles nothing
+	evidenceParked                       // the host goes down, and will go on with it
+	evidenceRetry                        // the host tries again
+	evidenceAsk                          // it waits for an answer
+	evidenceAnswered                     //
+	evidenceOpen                         // a descendant runs
+	evidenceClosed                       // a descendant has ended
+	evidenceDispatch                     // a call of the parent gives it work
+	evidenceCancel                       // we are about to ask the host to stop it
+	evidenceNoCancel                     // the host did not stop anything
+	evidenceBlind                        // part of its turn was not seen
+	evidenceAnswer                       // what its turn ended with, by another way
+)
+
+// evidence is one thing that was learned of a child.
+type evidence struct {
+	JoinEvidence
+	kind     evidenceKind
+	presumed bool
+	turn     int       // of evidenceAnswer
+	ask      ChildAsk  // of evidenceAsk and evidenceAnswered
+	other    SessionID // of evidenceOpen and evidenceClosed
+	dispatch Dispatch
+	answer   *Answer // the text that came with it
+	sight    *Sighting
+	seen     string // what the envelope is known by, so that it counts once
+}
+
+// about reports whether the envelope names the turn it ends by the order of calls.
+func (e evidence) about() bool { return e.Source == FromEnvelope || e.Source == FromNotice }
+
+// alike reports whether two endings can both be true, as different hosts and
+// generations say it.
+func alike(a, b ChildState) bool {
+	kin := func(s ChildState) ChildState {
+		switch s {
+		case ChildEmpty:
+			return ChildCompleted
+		case ChildStopped, ChildInterrupted:
+			return ChildCancelled
+		}
+		return s
+	}
+	return a == ChildUnknown || b == ChildUnknown || kin(a) == kin(b)
+}
+
+// apply takes evidence into the record, and reports whether that changed anything
+// that must be kept. It is a function of its arguments, so that a writer that lost
+// a race applies it to what the other wrote.
+func (r *childRecord) apply(e evidence, now time.Time, opts *JoinOptions) bool {
+	changed := r.due(now)
+	if e.Source == FromEvent && e.Seq != 0 {
+		if e.Seq <= r.Seq {
+			return changed // it came late, or twice
+		}
+		r.Seq = e.Seq
+	}
+	e.At = now.UTC()
+	e.Reason, e.What, e.ID = cutReason(e.Reason), cutReason(e.What), cutReason(e.ID)
+	switch e.kind {
+	case evidenceStart:
+		return r.start(e, now, opts) || changed
+	case evidenceStep:
+		return !r.State.Settled() && r.runs() || changed
+	case evidenceIdle:
+		return r.idle(e, now) || changed
+	case evidenceSeems:
+		return r.seems(e, now, opts) || changed
+	case evidenceEnd:
+		return r.end(e, now) || changed
+	case evidenceNote:
+		return r.State.Settled() && r.later(&r.ChildTurn, e) || !r.State.Settled() && r.ChildTurn.keep(e) || changed
+	case evidenceParked:
+		if r.State.Settled() || r.Parked {
+			return changed
+		}
+		r.Parked, r.Over, r.Reason = true, nil, e.Reason
+		r.ChildTurn.keep(e)
+		return true
+	case evidenceRetry:
+		if r.State.Settled() {
+			return changed
+		}
+		first := r.Retry == ""
+		r.Retry, r.Retried = e.Reason, now.UTC()
+		setDefault(&r.Retry, e.What)
+		return first || changed
+	case evidenceAsk:
+		return r.asks(e) || changed
+	case evidenceAnswered:
+		n := len(r.Asks)
+		r.Asks = slices.DeleteFunc(r.Asks, func(a ChildAsk) bool { return a.ID == e.ask.ID })
+		return len(r.Asks) != n || changed
+	case evidenceOpen:
+		return r.open(e.other) || changed
+	case evidenceClosed:
+		return r.closed(e.other, now, opts) || changed
+	case evidenceDispatch:
+		return r.dispatched(e) || changed
+	case evidenceCancel, evidenceNoCancel:
+		asked := e.kind == evidenceCancel
+		if r.State.Settled() || r.Cancel == asked {
+			return changed
+		}
+		r.Cancel = asked
+		return true
+	case evidenceBlind:
+		blind := r.Blind
+		r.Blind = true
+		return !blind || changed
+	case evidenceAnswer:
+		t := r.turn(e.turn)
+		return t != nil && t.learn(e) || changed
+	}
+	return changed
+}
+
+// start is evidence that the child runs.
+func (r *childRecord) start(e evidence, now time.Time, opts *JoinOptions) bool {
+	if !r.State.Settled() {
+		return r.runs()
+	}
+	switch {
+	case !e.Host.IsZero() && !r.HostEnd.IsZero() && !e.Host.After(r.HostEnd):
+		return false // from before the ending
+	case r.Presumed && r.By.Source != FromEvent:
+		// What was presumed is wrong. It stays on record.
+		r.Conflicts = append(r.Conflicts, JoinConflict{Counts: r.State, Said: e.JoinEvidence})
+		r.State, r.Presumed, r.By, r.Ended, r.Reason = ChildRunning, false, JoinEvidence{}, time.Time{}, ""
+		r.runs()
+		return true
+	case r.Owes && now.Sub(r.Ended) < opts.Lag:
+		return false // the stream is behind, and still in the turn that has ended
+	}
+	r.next(e.Host, false)
+	r.runs()
+	return true
+}
+
+// runs takes back what only seemed so.
+func (r *childRecord) runs() bool {
+	changed := !r.Started || r.State == ChildSettling || r.Over != nil || r.Retry != "" || r.Parked
+	r.State, r.Started, r.Over, r.Retry, r.Parked = ChildRunning, true, nil, "", false
+	return changed
+}
+
+// next begins the next turn.
+func (r *childRecord) next(began time.Time, dispatched bool) {
+	r.Earlier = append(r.Earlier, r.ChildTurn)
+	if n := len(r.Earlier) - mostEarlier; n > 0 {
+		r.Earlier = slices.Delete(r.Earlier, 0, n)
+	}
+	r.Floor = r.Ended
+	if !r.HostEnd.IsZero() {
+		r.Floor = r.HostEnd.Add(time.Second) // a host may note its ending a little later than it tells
+	}
+	r.HostEnd = time.Time{}
+	r.ChildTurn = ChildTurn{Turn: r.Turn + 1, State: ChildRunning, Dispatched: dispatched}
+	r.Began, r.Started, r.Blind, r.Owes, r.Cancel, r.Over, r.Asks = began, false, false, false, false, nil, nil
+	r.Retry, r.Parked = "", false
+}
+
+// idle is 1.x's word that the session does not run, which is no word for how it
+// ended.
+func (r *childRecord) idle(e evidence, now time.Time) bool {
+	if r.State.Settled() && !r.Presumed {
+		owed := r.Owes
+		r.Owes = false
+		return owed
+	}
+	switch {
+	case r.State == ChildSettling:
+		return false // as we know already
+	case r.Over != nil && r.Over.By.State != ChildCompleted:
+		host := e.Host
+		e.JoinEvidence = r.Over.By
+		setDefault(&e.Host, host)
+	case r.Started:
+		e.State = ChildCompleted
+	case r.Blind:
+		e.State, e.presumed = ChildUnknown, true
+		setDefault(&e.Reason, "idle; whether it ran was not seen")
+	default:
+		e.State = ChildNeverStarted
+	}
+	return r.end(e, now)
+}
+
+// seems is evidence of an ending that the host may still take back.
+func (r *childRecord) seems(e evidence, now time.Time, opts *JoinOptions) bool {
+	if r.State.Settled() {
+		return r.later(&r.ChildTurn, e)
+	}
+	r.Over = &seeming{By: e.JoinEvidence}
+	if !r.hasOpen() {
+		r.Over.Due = now.Add(opts.Grace).UTC()
+	}
+	r.Started = true
+	r.ChildTurn.keep(e)
+	return true
+}
+
+// due makes an ending of what seems one, when its time has come.
+func (r *childRecord) due(now time.Time) bool {
+	if r.Over == nil || r.Over.Due.IsZero() || now.Before(r.Over.Due) || r.hasOpen() {
+		return false
+	}
+	by := r.Over.By
+	r.ChildTurn.keep(evidence{JoinEvidence: JoinEvidence{Source: FromGrace, What: "nothing came since", State: by.State, At: now.UTC()}})
+	r.settle(evidence{JoinEvidence: by}, now)
+	return true
+}
+
+func (r *childRecord) hasOpen() bool { return len(r.Open) > 0 }
+
+// end is evidence that a turn is over.
+func (r *childRecord) end(e evidence, now time.Time) bool {
+	if e.about() {
+		if e.seen != "" && !keepLast(&r.Seen, e.seen) {
+			return false
+		}
+		t := r.told(e.ID)
+		t.Told = true
+		if e.State == ChildUnknown {
+			// The host has a word that we do not know: it need not be an ending.
+			t.keep(e)
+			return true
+		}
+		t.learn(e)
+		if t != &r.ChildTurn {
+			r.later(t, e)
+			return true
+		}
+	}
+	if r.State.Settled() {
+		if !r.Presumed || e.presumed {
+			return r.later(&r.ChildTurn, e) || e.about()
+		}
+		if !alike(r.State, r.cancelled(e.State)) {
+			r.Conflicts = append(r.Conflicts, JoinConflict{Counts: e.State, Said: r.By})
+		}
+	}
+	kept := r.ChildTurn.keep(e)
+	if (r.hasOpen() || r.State == ChildSettling) && (e.presumed || e.State == ChildCompleted || e.State == ChildEmpty || e.State == ChildFailed) {
+		// Its own work in the background will wake it again, or has just ended and may.
+		if !e.presumed && r.hasOpen() {
+			r.State, r.Over = ChildSettling, &seeming{By: e.JoinEvidence}
+			return true
+		}
+		return kept || e.about()
+	}
+	r.settle(e, now)
+	return true
+}
+
+// settle makes e the ending that counts.
+func (r *childRecord) settle(e evidence, now time.Time) {
+	e.State = r.cancelled(e.State)
+	r.State, r.Reason, r.Presumed, r.By, r.Ended = e.State, e.Reason, e.presumed, e.JoinEvidence, now.UTC()
+	r.Over, r.Asks, r.Retry, r.Parked = nil, nil, "", false
+	r.Owes = e.Source != FromEvent && !e.Resync && !e.presumed
+	if !e.Host.IsZero() {
+		r.HostEnd = e.Host
+	}
+	r.ChildTurn.refine()
+}
+
+// cancelled tells an interrupt that we asked for from others.
+func (r *childRecord) cancelled(s ChildState) ChildState {
+	if s == ChildInterrupted && r.Cancel {
+		return ChildCancelled
+	}
+	return s
+}
+
+// later takes evidence of a turn that has ended.
+func (r *childRecord) later(t *ChildTurn, e evidence) bool {
+	changed := false
+	if t == &r.ChildTurn && e.Source == FromEvent && r.Owes {
+		r.Owes, changed = false, true
+	}
+	e.State = r.cancelled(e.State)
+	if t.keep(e) {
+		changed = true
+		if t.State.Settled() && !alike(t.State, e.State) {
+			if len(t.Conflicts) < mostConflicts {
+				t.Conflicts = append(t.Conflicts, JoinConflict{Counts: t.State, Said: e.JoinEvidence})
+			} else {
+				t.Dropped++
+			}
+		}
+	}
+	return changed
+}
+
+// keep adds evidence to a turn, once: the first ones and the last ones stay.
+func (t *ChildTurn) keep(e evidence) bool {
+	for _, old := range t.Evidence {
+		if old.Source == e.Source && old.What == e.What && old.State == e.State && old.ID == e.ID {
+			return false
+		}
+	}
+	if e.Source == FromEvent && t.State.Settled() && t.By.Source == FromEvent && t.By.What == e.What && t.State == e.State {
+		return false // the same event again, as 1.x sends it after an error
+	}
+	if len(t.Evidence) >= mostEvidence {
+		t.Evidence = slices.Delete(t.Evidence, mostEvidence/4, mostEvidence/4+1)
+		t.Dropped++
+	}
+	t.Evidence = append(t.Evidence, e.JoinEvidence)
+	return true
+}
+
+// learn takes the text of a turn, and where it was shown.
+func (t *ChildTurn) learn(e evidence) bool {
+	changed := false
+	if e.answer != nil && (!t.Answer.Known || t.Answer.SHA256 != e.answer.SHA256) {
+		t.Answer, changed = *e.answer, true
+	}
+	if e.sight != nil && t.Answer.First == nil {
+		first := *e.sight
+		t.Answer.First, changed = &first, true
+	}
+	t.refine()
+	return changed
+}
+
+// refine tells a completed turn without a text from one that has one.
+func (t *ChildTurn) refine() {
+	switch {
+	case !t.Answer.Known:
+	case t.State == ChildCompleted && t.Answer.Size == 0:
+		t.State = ChildEmpty
+	case t.State == ChildEmpty && t.Answer.Size > 0:
+		t.State = ChildCompleted
+	}
+}
+
+func (r *childRecord) asks(e evidence) bool {
+	if r.State.Settled() || len(r.Asks) >= mostAsks || slices.ContainsFunc(r.Asks, func(a ChildAsk) bool { return a.ID == e.ask.ID }) {
+		return false
+	}
+	e.ask.At = e.At
+	r.Asks = append(r.Asks, e.ask)
+	return true
+}
+
+func (r *childRecord) open(id SessionID) bool {
+	if r.State.Settled() || slices.Contains(r.Open, id) {
+		return false
+	}
+	r.Open = append(r.Open, id)
+	if r.Over != nil {
+		r.Over.Due = time.Time{}
+	}
+	return true
+}
+
+func (r *childRecord) closed(id SessionID, now time.Time, opts *JoinOptions) bool {
+	i := slices.Index(r.Open, id)
+	if i < 0 {
+		return false
+	}
+	r.Open = slices.Delete(r.Open, i, i+1)
+	if !r.hasOpen() && r.Over != nil {
+		r.Over.Due = now.Add(opts.Grace).UTC()
+	}
+	return true
+}
+
+// dispatched takes a call of the parent that gives the child work. The same call
+// again says nothing new.
+func (r *childRecord) dispatched(e evidence) bool {
+	d := e.dispatch
+	changed := d.Background && !r.Background
+	r.Background = r.Background || d.Background
+	if r.Agent == "" && d.Agent != "" || r.Label == "" && d.Label != "" {
+		setDefault(&r.Agent, d.Agent)
+		setDefault(&r.Label, d.Label)
+		changed = true
+	}
+	if d.Call == "" || r.called(d.Call) != 0 {
+		return changed
+	}
+	switch {
+	case !r.Dispatched:
+		r.Dispatched = true // the stream was faster than the call
+	case r.State.Settled() && len(r.Calls) > 0:
+		r.next(time.Time{}, true)
+	}
+	r.Calls = append(r.Calls, childCall{ID: d.Call, Turn: r.Turn})
+	if n := len(r.Calls) - mostSeen; n > 0 {
+		r.Calls = slices.Delete(r.Calls, 0, n)
+	}
+	return true
+}
