@@ -201,9 +201,9 @@ func checkSession(what string, id SessionID) error {
 }
 
 // keyPart makes a host's id a part of a key between slashes: two ids never share one.
-func keyPart(id string) string {
-	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(id)
-}
+func keyPart(id string) string { return keyEscapes.Replace(id) }
+
+var keyEscapes = strings.NewReplacer("%", "%25", "/", "%2F")
 
 // A ChildError says that ids were named that are no children here. It is an
 // ErrNotFound. The call did nothing, for the others neither.

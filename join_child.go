@@ -126,17 +126,22 @@ func (c Child) Settled() bool { return c.State.Settled() }
 // A childRecord is a Child as it is kept.
 type childRecord struct {
 	Child
-	Seq     uint64      `json:"seq,omitempty"`      // the highest that was applied
-	Blind   bool        `json:"blind,omitempty"`    // part of this turn was not seen
-	Owes    bool        `json:"owes,omitempty"`     // the stream has not come to this turn's ending yet
-	Began   time.Time   `json:"began,omitzero"`     // this turn, by the host's clock
-	HostEnd time.Time   `json:"hostEnd,omitzero"`   // when it ended, by the host's clock
-	Floor   time.Time   `json:"floor,omitzero"`     // no ending up to then is this turn's
-	Cancel  bool        `json:"cancel,omitempty"`   // we asked the host to stop this turn
-	Over    *seeming    `json:"over,omitempty"`     // it seems over
-	Calls   []childCall `json:"calls,omitempty"`    // dispatches that were taken, the last ones
-	Seen    []string    `json:"seen,omitempty"`     // envelopes that were taken, the last ones
-	Retried time.Time   `json:"retriedAt,omitzero"` // when Retry was last heard
+	Seq   uint64 `json:"seq,omitempty"`   // the highest that was applied
+	Blind bool   `json:"blind,omitempty"` // part of this turn was not seen
+	// Shows: the last word of the stream is that it runs.
+	Shows bool `json:"shows,omitempty"`
+	// Owes is how many endings are known by another way that the stream has not come to;
+	// from OwesUntil on it has lost them.
+	Owes      int         `json:"owes,omitempty"`
+	OwesUntil time.Time   `json:"owesUntil,omitzero"`
+	Began     time.Time   `json:"began,omitzero"`     // this turn, by the host's clock
+	HostEnd   time.Time   `json:"hostEnd,omitzero"`   // when it ended, by the host's clock
+	Floor     time.Time   `json:"floor,omitzero"`     // no ending up to then is this turn's
+	Cancel    bool        `json:"cancel,omitempty"`   // we asked the host to stop this turn
+	Over      *seeming    `json:"over,omitempty"`     // it seems over
+	Calls     []childCall `json:"calls,omitempty"`    // dispatches that were taken, the last ones
+	Seen      []string    `json:"seen,omitempty"`     // envelopes that were taken, the last ones
+	Retried   time.Time   `json:"retriedAt,omitzero"` // when Retry was last heard
 }
 
 // A childCall says which turn a call of the parent was for.

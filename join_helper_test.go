@@ -8,7 +8,6 @@ import (
 	"iter"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -130,7 +129,9 @@ func ev2(id team.SessionID, seq uint64, typ, data string) team.Event {
 	return e
 }
 
-func busy(id team.SessionID) team.Event { return ev(id, "session.status", `{"status":{"type":"busy"}}`) }
+func busy(id team.SessionID) team.Event {
+	return ev(id, "session.status", `{"status":{"type":"busy"}}`)
+}
 func idle(id team.SessionID) team.Event { return ev(id, "session.idle", "") }
 
 func register(t testing.TB, j *team.Join, ids ...team.SessionID) {
@@ -185,4 +186,4 @@ func (s *scriptedEvents) Events(ctx context.Context) iter.Seq2[team.Event, error
 	}
 }
 
-const minute = time.Minute
+var t0 context.Context // of the bubble that runs

@@ -224,10 +224,15 @@ func (j *Join) created(ctx context.Context, e Event, parent SessionID) (bool, er
 		c = j.children[owner]
 	}
 	j.mu.RUnlock()
-	if parent == "" || parent == e.Session || c == nil || known || checkSession("session", e.Session) != nil {
+	if parent == "" || parent == e.Session || parent == j.parent || known || checkSession("session", e.Session) != nil {
 		return known || parent == j.parent, nil
 	}
-	return true, j.absorb(ctx, c, evidence{JoinEvidence: JoinEvidence{Source: FromEvent, What: e.Type}, kind: evidenceOpen, other: strongID(e.Session)})
+	open := evidence{JoinEvidence: JoinEvidence{Source: FromEvent, What: e.Type}, kind: evidenceOpen, other: strongID(e.Session)}
+	if c == nil {
+		j.foreshadow(parent, open)
+		return false, nil
+	}
+	return true, j.absorb(ctx, c, open)
 }
 
 // ofDescendant takes what a descendant's event means for the child above it.

@@ -97,7 +97,7 @@ func (j *Join) insert(rec childRecord, version Version) *joined {
 // note keeps what the hot path asks in step with the record. c.mu is held.
 func (c *joined) note() {
 	r := &c.rec
-	c.quiet.Store(r.State == ChildRunning && r.Started && r.Over == nil && r.Retry == "" && !r.Parked)
+	c.quiet.Store(r.State == ChildRunning && r.Started && r.Shows && r.Over == nil && r.Retry == "" && !r.Parked)
 }
 
 // absorb takes evidence of a child: into memory and the store, or, if the store
@@ -216,7 +216,7 @@ func (j *Join) take(c *joined, rec childRecord, version Version) {
 			c.descends = append(c.descends, id)
 		}
 	}
-	if rec.State.Settled() && !rec.Presumed { // until then, one that has ended may be woken again
+	if rec.State.Settled() && !rec.Presumed && rec.Owes == 0 { // until then, one that has ended may be woken again
 		for _, id := range c.descends {
 			delete(j.descends, id)
 		}

@@ -89,17 +89,32 @@ func (j *Join) enrol(ctx context.Context, rec childRecord) (*joined, error) {
 	}
 	c := j.insert(rec, version)
 	c.life.Store(time.Now().UnixNano())
+	return c, j.replay(ctx, c)
+}
+
+// replay takes in what came of a child, and of its descendants, before it was known.
+func (j *Join) replay(ctx context.Context, c *joined) error {
 	j.mu.Lock()
-	before := j.early.take(rec.Session)
 	close(j.changed)
 	j.changed = make(chan struct{})
 	j.mu.Unlock()
-	for _, e := range before {
-		if err := j.absorb(ctx, c, e); err != nil {
-			return c, err
+	var failed []error
+	for below := []SessionID{c.id}; len(below) > 0; below = below[1:] {
+		j.mu.Lock()
+		before := j.early.take(below[0])
+		j.mu.Unlock()
+		for _, e := range before {
+			if e.kind == evidenceOpen {
+				below = append(below, e.other)
+			}
+			if below[0] == c.id || e.kind == evidenceOpen {
+				failed = append(failed, j.absorb(ctx, c, e))
+			} else {
+				failed = append(failed, j.ofDescendant(ctx, below[0], c.id, e))
+			}
 		}
 	}
-	return c, nil
+	return errors.Join(failed...)
 }
 
 // A Registration says what a tool's result came to.

@@ -2,6 +2,7 @@ package team
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -73,17 +74,37 @@ func (r *childRecord) apply(e evidence, now time.Time, opts *JoinOptions) bool {
 	}
 	e.At = now.UTC()
 	e.Reason, e.What, e.ID = cutReason(e.Reason), cutReason(e.What), cutReason(e.ID)
+	if e.Source == FromEvent || e.Source == FromSnapshot && e.Resync {
+		switch e.kind {
+		case evidenceStart:
+			changed = !r.Shows || changed
+			r.Shows = true
+		case evidenceEnd:
+			r.Shows = false
+		case evidenceIdle:
+			if !r.Shows && (r.Turn > 1 || r.State.Settled() && !r.Presumed || r.Owes > 0) {
+				return changed // 1.x says it several times
+			}
+			changed = r.Shows || changed
+			r.Shows = false
+		}
+	}
+	if e.Source == FromEvent && r.behind(now) {
+		if done, kept := r.owed(e); done {
+			return kept || changed
+		}
+	}
 	switch e.kind {
 	case evidenceStart:
-		return r.start(e, now, opts) || changed
+		return r.start(e) || changed
 	case evidenceStep:
 		return !r.State.Settled() && r.runs() || changed
 	case evidenceIdle:
-		return r.idle(e, now) || changed
+		return r.idle(e, now, opts) || changed
 	case evidenceSeems:
 		return r.seems(e, now, opts) || changed
 	case evidenceEnd:
-		return r.end(e, now) || changed
+		return r.end(e, now, opts) || changed
 	case evidenceNote:
 		return r.State.Settled() && r.later(&r.ChildTurn, e) || !r.State.Settled() && r.ChildTurn.keep(e) || changed
 	case evidenceParked:
@@ -112,7 +133,7 @@ func (r *childRecord) apply(e evidence, now time.Time, opts *JoinOptions) bool {
 	case evidenceClosed:
 		return r.closed(e.other, now, opts) || changed
 	case evidenceDispatch:
-		return r.dispatched(e) || changed
+		return r.dispatched(e, now, opts) || changed
 	case evidenceCancel, evidenceNoCancel:
 		asked := e.kind == evidenceCancel
 		if r.State.Settled() || r.Cancel == asked {
@@ -131,13 +152,54 @@ func (r *childRecord) apply(e evidence, now time.Time, opts *JoinOptions) bool {
 	return changed
 }
 
+// behind reports whether the stream has not come yet to an ending that is known by
+// another way.
+func (r *childRecord) behind(now time.Time) bool {
+	if r.Owes > 0 && !now.Before(r.OwesUntil) {
+		r.Owes = 0 // no stream is that far behind: it was lost
+	}
+	return r.Owes > 0
+}
+
+// owed takes an event of a turn that has ended by another way, and reports whether it
+// is one, and whether that changed anything.
+func (r *childRecord) owed(e evidence) (done, changed bool) {
+	if e.Reason == "deleted" {
+		return false, false
+	}
+	t := &r.ChildTurn
+	if !t.State.Settled() && len(r.Earlier) > 0 {
+		t = &r.Earlier[len(r.Earlier)-1]
+	}
+	switch e.kind {
+	case evidenceStart, evidenceStep, evidenceRetry, evidenceParked:
+		return true, false
+	case evidenceSeems:
+		if strings.HasPrefix(e.What, "session.next.") {
+			r.Owes--
+		}
+		r.later(t, e)
+		return true, true
+	case evidenceIdle, evidenceEnd:
+		if r.hasOpen() {
+			return true, false // its work in the background will wake it again
+		}
+		r.Owes--
+		if e.kind == evidenceEnd {
+			r.later(t, e)
+		}
+		return true, true
+	}
+	return false, false
+}
+
 // start is evidence that the child runs.
-func (r *childRecord) start(e evidence, now time.Time, opts *JoinOptions) bool {
+func (r *childRecord) start(e evidence) bool {
 	if !r.State.Settled() {
 		return r.runs()
 	}
 	switch {
-	case !e.Host.IsZero() && !r.HostEnd.IsZero() && !e.Host.After(r.HostEnd):
+	case e.Seq == 0 && !e.Host.IsZero() && e.Host.Before(r.HostEnd):
 		return false // from before the ending
 	case r.Presumed && r.By.Source != FromEvent:
 		// What was presumed is wrong. It stays on record.
@@ -145,8 +207,6 @@ func (r *childRecord) start(e evidence, now time.Time, opts *JoinOptions) bool {
 		r.State, r.Presumed, r.By, r.Ended, r.Reason = ChildRunning, false, JoinEvidence{}, time.Time{}, ""
 		r.runs()
 		return true
-	case r.Owes && now.Sub(r.Ended) < opts.Lag:
-		return false // the stream is behind, and still in the turn that has ended
 	}
 	r.next(e.Host, false)
 	r.runs()
@@ -172,19 +232,16 @@ func (r *childRecord) next(began time.Time, dispatched bool) {
 	}
 	r.HostEnd = time.Time{}
 	r.ChildTurn = ChildTurn{Turn: r.Turn + 1, State: ChildRunning, Dispatched: dispatched}
-	r.Began, r.Started, r.Blind, r.Owes, r.Cancel, r.Over, r.Asks = began, false, false, false, false, nil, nil
+	r.Began, r.Started, r.Blind, r.Cancel, r.Over, r.Asks = began, false, false, false, nil, nil
 	r.Retry, r.Parked = "", false
 }
 
 // idle is 1.x's word that the session does not run, which is no word for how it
 // ended.
-func (r *childRecord) idle(e evidence, now time.Time) bool {
-	if r.State.Settled() && !r.Presumed {
-		owed := r.Owes
-		r.Owes = false
-		return owed
-	}
+func (r *childRecord) idle(e evidence, now time.Time, opts *JoinOptions) bool {
 	switch {
+	case r.State.Settled() && !r.Presumed:
+		return false // as we know already
 	case r.State == ChildSettling:
 		return false // as we know already
 	case r.Over != nil && r.Over.By.State != ChildCompleted:
@@ -199,7 +256,7 @@ func (r *childRecord) idle(e evidence, now time.Time) bool {
 	default:
 		e.State = ChildNeverStarted
 	}
-	return r.end(e, now)
+	return r.end(e, now, opts)
 }
 
 // seems is evidence of an ending that the host may still take back.
@@ -230,7 +287,7 @@ func (r *childRecord) due(now time.Time) bool {
 func (r *childRecord) hasOpen() bool { return len(r.Open) > 0 }
 
 // end is evidence that a turn is over.
-func (r *childRecord) end(e evidence, now time.Time) bool {
+func (r *childRecord) end(e evidence, now time.Time, opts *JoinOptions) bool {
 	if e.about() {
 		if e.seen != "" && !keepLast(&r.Seen, e.seen) {
 			return false
@@ -266,6 +323,10 @@ func (r *childRecord) end(e evidence, now time.Time) bool {
 		return kept || e.about()
 	}
 	r.settle(e, now)
+	if e.Source != FromEvent && !e.Resync && !e.presumed {
+		r.Owes++
+		r.OwesUntil = now.Add(opts.Lag).UTC()
+	}
 	return true
 }
 
@@ -274,7 +335,6 @@ func (r *childRecord) settle(e evidence, now time.Time) {
 	e.State = r.cancelled(e.State)
 	r.State, r.Reason, r.Presumed, r.By, r.Ended = e.State, e.Reason, e.presumed, e.JoinEvidence, now.UTC()
 	r.Over, r.Asks, r.Retry, r.Parked = nil, nil, "", false
-	r.Owes = e.Source != FromEvent && !e.Resync && !e.presumed
 	if !e.Host.IsZero() {
 		r.HostEnd = e.Host
 	}
@@ -292,9 +352,6 @@ func (r *childRecord) cancelled(s ChildState) ChildState {
 // later takes evidence of a turn that has ended.
 func (r *childRecord) later(t *ChildTurn, e evidence) bool {
 	changed := false
-	if t == &r.ChildTurn && e.Source == FromEvent && r.Owes {
-		r.Owes, changed = false, true
-	}
 	e.State = r.cancelled(e.State)
 	if t.keep(e) {
 		changed = true
@@ -362,7 +419,7 @@ func (r *childRecord) asks(e evidence) bool {
 }
 
 func (r *childRecord) open(id SessionID) bool {
-	if r.State.Settled() || slices.Contains(r.Open, id) {
+	if r.State.Settled() && r.Owes == 0 || slices.Contains(r.Open, id) {
 		return false
 	}
 	r.Open = append(r.Open, id)
@@ -386,7 +443,7 @@ func (r *childRecord) closed(id SessionID, now time.Time, opts *JoinOptions) boo
 
 // dispatched takes a call of the parent that gives the child work. The same call
 // again says nothing new.
-func (r *childRecord) dispatched(e evidence) bool {
+func (r *childRecord) dispatched(e evidence, now time.Time, opts *JoinOptions) bool {
 	d := e.dispatch
 	changed := d.Background && !r.Background
 	r.Background = r.Background || d.Background
@@ -398,15 +455,37 @@ func (r *childRecord) dispatched(e evidence) bool {
 	if d.Call == "" || r.called(d.Call) != 0 {
 		return changed
 	}
+	t := r.uncalled(now, opts)
 	switch {
-	case !r.Dispatched:
-		r.Dispatched = true // the stream was faster than the call
-	case r.State.Settled() && len(r.Calls) > 0:
+	case t != nil:
+		t.Dispatched = true // the stream was faster than the call
+	case r.State.Settled() && (len(r.Calls) > 0 || !r.Dispatched):
 		r.next(time.Time{}, true)
+		t = &r.ChildTurn
+	default:
+		t = &r.ChildTurn
 	}
-	r.Calls = append(r.Calls, childCall{ID: d.Call, Turn: r.Turn})
+	r.Calls = append(r.Calls, childCall{ID: d.Call, Turn: t.Turn})
 	if n := len(r.Calls) - mostSeen; n > 0 {
 		r.Calls = slices.Delete(r.Calls, 0, n)
 	}
 	return true
+}
+
+// uncalled returns the first turn behind those with a call that may have been begun by
+// one that is only now heard of, or nil.
+func (r *childRecord) uncalled(now time.Time, opts *JoinOptions) *ChildTurn {
+	last := 0
+	for _, c := range r.Calls {
+		last = max(last, c.Turn)
+	}
+	for i := range r.Earlier {
+		if t := &r.Earlier[i]; t.Turn > last && now.Sub(t.Ended) < opts.Lag {
+			return t
+		}
+	}
+	if r.Turn > last && (!r.State.Settled() || now.Sub(r.Ended) < opts.Lag) {
+		return &r.ChildTurn
+	}
+	return nil
 }
