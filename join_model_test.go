@@ -68,6 +68,7 @@ func (w *world) other(k *worldKid, tell func(j *team.Join) error) {
 }
 
 func (k *worldKid) start(w *world) {
+	time.Sleep(2 * time.Millisecond) // no two turns share an instant
 	k.running = true
 	k.last = &team.LastMessage{}
 	if k.v2 {
@@ -81,6 +82,7 @@ func (k *worldKid) start(w *world) {
 
 // stop ends a busy period; it is a turn's end if no descendant works.
 func (k *worldKid) stop(w *world, state team.ChildState) {
+	time.Sleep(2 * time.Millisecond)
 	k.running = false
 	k.idleAt = time.Now()
 	k.last = &team.LastMessage{Text: fmt.Sprint("text ", len(k.ended)), Completed: time.Now(), Finish: "stop"}

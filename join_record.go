@@ -85,6 +85,7 @@ func (j *Join) insert(rec childRecord, version Version) *joined {
 	}
 	c := &joined{number: rec.Order, id: rec.Session, key: j.childKey(rec.Session), rec: rec, version: version}
 	c.note()
+	c.life.Store(time.Now().UnixNano()) // silence counts from when somebody listens
 	j.children[rec.Session] = c
 	j.byKey[c.key] = c
 	for _, id := range rec.Open {

@@ -88,7 +88,6 @@ func (j *Join) enrol(ctx context.Context, rec childRecord) (*joined, error) {
 		return nil, err
 	}
 	c := j.insert(rec, version)
-	c.life.Store(time.Now().UnixNano())
 	return c, j.replay(ctx, c)
 }
 

@@ -316,18 +316,29 @@ func (r *childRecord) end(e evidence, now time.Time, opts *JoinOptions) bool {
 	kept := r.ChildTurn.keep(e)
 	if (r.hasOpen() || r.State == ChildSettling) && (e.presumed || e.State == ChildCompleted || e.State == ChildEmpty || e.State == ChildFailed) {
 		// Its own work in the background will wake it again, or has just ended and may.
-		if !e.presumed && r.hasOpen() {
+		if over := r.Over; !e.presumed && r.hasOpen() && (over == nil || e.Source != FromEvent || over.By.Source == FromEvent) {
 			r.State, r.Over = ChildSettling, &seeming{By: e.JoinEvidence}
 			return true
 		}
-		return kept || e.about()
+		if e.about() && r.Over != nil {
+			r.Over.By = e.JoinEvidence // what the host tells of the whole is more than one idle
+			return true
+		}
+		return kept
 	}
 	r.settle(e, now)
-	if e.Source != FromEvent && !e.Resync && !e.presumed {
+	if !e.Resync && !e.presumed {
+		r.owe(e.Source, now, opts)
+	}
+	return true
+}
+
+// owe notes that the stream will come to an ending that is known from source.
+func (r *childRecord) owe(source JoinSource, now time.Time, opts *JoinOptions) {
+	if source != FromEvent {
 		r.Owes++
 		r.OwesUntil = now.Add(opts.Lag).UTC()
 	}
-	return true
 }
 
 // settle makes e the ending that counts.
@@ -459,6 +470,12 @@ func (r *childRecord) dispatched(e evidence, now time.Time, opts *JoinOptions) b
 	switch {
 	case t != nil:
 		t.Dispatched = true // the stream was faster than the call
+	case r.State == ChildSettling && r.Told && r.Over != nil:
+		// The parent has its answer, and asks for more.
+		r.settle(evidence{JoinEvidence: r.Over.By}, now)
+		r.owe(FromEnvelope, now, opts)
+		r.next(time.Time{}, true)
+		t = &r.ChildTurn
 	case r.State.Settled() && (len(r.Calls) > 0 || !r.Dispatched):
 		r.next(time.Time{}, true)
 		t = &r.ChildTurn
