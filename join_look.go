@@ -69,6 +69,7 @@ func (j *Join) gapped(why string) {
 	j.stream.mu.Lock()
 	j.stream.why = why
 	j.stream.gaps++
+	j.stream.last = time.Now()
 	j.stream.mu.Unlock()
 	j.gap.Store(true)
 }
@@ -83,6 +84,14 @@ func (j *Join) connected() {
 	if begun {
 		j.gapped("the stream began anew")
 	}
+}
+
+// blind reports whether the beginning of a child that is registered now may have been
+// lost in a hole.
+func (j *Join) blind() bool {
+	j.stream.mu.Lock()
+	defer j.stream.mu.Unlock()
+	return j.stream.gaps > 0 && (j.gap.Load() || time.Since(j.stream.last) < time.Minute)
 }
 
 func (j *Join) resync(ctx context.Context) error {

@@ -36,6 +36,7 @@ type streamAccount struct {
 	mu      sync.Mutex
 	why     string
 	gaps    int
+	last    time.Time // the last of them
 	settled bool
 	begun   bool
 }

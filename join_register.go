@@ -72,7 +72,7 @@ func (j *Join) enrol(ctx context.Context, rec childRecord) (*joined, error) {
 	rec.Session = strongID(rec.Session)
 	rec.Order, rec.Registered = meta.Children, time.Now().UTC()
 	rec.ChildTurn = ChildTurn{Turn: 1, State: ChildRunning, Dispatched: !rec.Adopted}
-	rec.Blind = rec.Adopted || j.gap.Load()
+	rec.Blind = rec.Adopted || j.blind()
 	value, err := json.Marshal(rec)
 	if err != nil {
 		return nil, err
