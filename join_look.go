@@ -260,6 +260,10 @@ func judge(rec *childRecord, seen Inspection, base JoinEvidence, now time.Time, 
 		e.presumed = seen.Activity == ""
 	case last == nil && seen.Activity == ActivityIdle && !rec.Started && rec.Turn == 1 && now.Sub(rec.Registered) > grace:
 		e.What, e.State = "idle without a message", ChildNeverStarted
+	case seen.Activity == ActivityIdle && (rec.Started || rec.Turn > 1) && now.Sub(rec.Registered) > grace && now.Sub(rec.Floor) > grace:
+		// It does not run, and how it ended is lost: in a hole, or it never began.
+		e.What, e.State, e.presumed, e.Reason = "idle", ChildUnknown, true, "idle; its ending was not seen"
+		return e, nil, true
 	default:
 		return e, nil, false
 	}

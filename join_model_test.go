@@ -19,13 +19,13 @@ import (
 // three ways on which news of them travel to a Join: the stream, which keeps its order, may be
 // behind, and loses what is under way when it breaks; results of calls; and notices.
 type world struct {
-	r       *rand.Rand
-	kids    []*worldKid
-	stream  []worldNews
-	others  []worldNews // results and notices: in order of each child, late as it pleases
-	catchUp func()      // delivers what is in the stream
-	broken  bool
-	lossy   bool
+	r                 *rand.Rand
+	kids              []*worldKid
+	stream            []worldNews
+	others            []worldNews // results and notices: in order of each child, late as it pleases
+	catchUp, register func()      // deliver what is in the stream, and all else
+	broken            bool
+	lossy             bool
 }
 
 type worldNews struct {
@@ -118,16 +118,16 @@ func (k *worldKid) stop(w *world, state team.ChildState) {
 
 // play writes the life of a child.
 func (w *world) play(k *worldKid) {
-	dispatched := false
+	dispatched, settles := false, false
 	step := func(f func()) { k.script = append(k.script, f) }
 	for turn := range 1 + w.r.IntN(3) {
 		call := fmt.Sprintf("call_%s_%d", k.id, turn)
 		background := w.r.IntN(2) == 0
 		before := dispatched
 		dispatched = turn == 0 || w.r.IntN(3) > 0
-		if dispatched && !before && turn > 0 {
-			// Behind a turn that somebody else began, a call that is faster than the stream
-			// cannot be told from that turn's own.
+		if dispatched && turn > 0 && (!before || settles) {
+			// Behind a turn that somebody else began, or that ended while its own work went
+			// on, a call that is faster than the stream cannot be told from one in that turn.
 			step(func() { w.catchUp() })
 		}
 		state := []team.ChildState{team.ChildCompleted, team.ChildCompleted, team.ChildFailed, team.ChildInterrupted}[w.r.IntN(4)]
@@ -156,8 +156,10 @@ func (w *world) play(k *worldKid) {
 			step(func() { w.emit(k, ev(k.id, "permission.asked", `{"id":"p"}`)) })
 			step(func() { w.emit(k, ev(k.id, "permission.replied", `{"requestID":"p"}`)) })
 		}
-		if w.r.IntN(4) == 0 {
+		if settles = w.r.IntN(4) == 0; settles {
 			// It ends its turn while a child of its own works, and is woken with its news.
+			// By then it is registered: what came before loses its order between sessions.
+			step(func() { w.register() })
 			grand := team.SessionID(fmt.Sprint(k.id, "_g", turn))
 			step(func() { k.open = grand; w.emit(k, ev(grand, "session.created", fmt.Sprintf(`{"parentID":%q}`, k.id))) })
 			step(func() { k.stop(w, team.ChildCompleted) })
@@ -286,6 +288,11 @@ func runSchedule(t *testing.T, seed uint64) (ok bool) {
 		*list = slices.Delete(*list, n, n+1)
 		if err := news.tell(j); err != nil {
 			t.Error(err)
+		}
+	}
+	w.register = func() {
+		for len(w.others) > 0 {
+			deliver(&w.others, 0)
 		}
 	}
 	w.catchUp = func() {

@@ -13,7 +13,7 @@ import (
 
 const (
 	mostEarlySessions = 1024 // sessions of which something is kept though nobody knows yet whose they are
-	mostEarlyEvents   = 8    // of one of these
+	mostEarlyEvents   = 32   // of one of these
 	mostCalls         = 256  // calls of the parent whose tool's name is kept
 )
 
