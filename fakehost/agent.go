@@ -42,6 +42,9 @@ func (a Agent) MarshalJSON() ([]byte, error) {
 		if a.Hidden {
 			out["hidden"] = true
 		}
+		if a.native && a.Name == "title" {
+			out["temperature"] = 0.5 // as captured
+		}
 		if a.Model != nil {
 			out["model"] = modelV1{a.Model.Provider, a.Model.ID}
 		}
@@ -73,6 +76,10 @@ type AgentError struct {
 	Message   string
 	Status    int
 	Retryable bool
+
+	// What generation 1 shows of the provider's answer.
+	Body              string
+	Headers, Metadata map[string]string
 }
 
 func (e *AgentError) Error() string { return e.Message }
@@ -114,6 +121,10 @@ func newAgents(h *Host) *AgentDomain {
 			Rule{h.profile.Shell, "*", team.Allow}, Rule{"webfetch", "*", team.Allow}, Rule{"read", "*", team.Allow})},
 	}
 	if h.profile.v1() {
+		explore := &d.list[len(d.list)-1]
+		n := len(explore.Permissions) - 1 // websearch comes before read
+		explore.Permissions = append(slices.Insert(explore.Permissions, n, Rule{"websearch", "*", team.Allow}),
+			Rule{"external_directory", "*", team.Ask})
 		none := append(slices.Clone(rules), Rule{"*", "*", team.Deny})
 		for _, name := range []string{"compaction", "summary", "title"} {
 			d.list = append(d.list, Agent{Name: name, Mode: "primary", Hidden: true, Permissions: none})

@@ -122,6 +122,8 @@ type tx struct {
 	now   int64 // ms
 	pub   []Event
 	after []func()
+
+	folders map[string]string // of sessions; see locate
 }
 
 // tx runs fn in a transaction under the host's lock, and then does what it deferred and

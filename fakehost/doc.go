@@ -63,6 +63,12 @@
 // What a profile's host does not have is absent: a nil domain of the Host, a nil port, an
 // error that is errors.ErrUnsupported from a method. It is never an empty answer.
 //
+// # HTTP
+//
+// Handler serves the host over HTTP as its profile's server does, for clients that are not
+// in this process. GET /doc of generation 1 lists the routes. What OpenCode 1.18.33 answered
+// to the prompts in testdata/captures this host answers too.
+//
 // # Faults
 //
 // Options.Fault is asked before every call and may fail it, or wait. The named Faults change

@@ -231,7 +231,24 @@ func (d *EventDomain) Publish(ctx context.Context, typ, session string, data jso
 // emit publishes an event that is not in the log, after the commit.
 func (t *tx) emit(typ, session string, data any) {
 	t.pub = append(t.pub, Event{ID: t.h.newID("evt_"), Type: typ, Created: t.now, Session: session,
-		Location: t.h.Directory(), Data: mustJSON(data), v1: t.h.profile.v1()})
+		Location: t.locate(session), Data: mustJSON(data), v1: t.h.profile.v1()})
+}
+
+// locate returns the folder of a session, which is that of its events.
+func (t *tx) locate(session string) string {
+	if at, ok := t.folders[session]; ok {
+		return at
+	}
+	at := t.h.Directory()
+	if session != "" {
+		// What cannot be read has failed its transaction, or will.
+		_ = t.rows(`SELECT directory FROM session_v2 WHERE id = ?`, func(s *sqlite3.Stmt) { at = s.ColumnText(0) }, session)
+	}
+	if t.folders == nil {
+		t.folders = make(map[string]string)
+	}
+	t.folders[session] = at
+	return at
 }
 
 // durable stores an event of session in the log and publishes it. Generation 1 stores none:
@@ -241,20 +258,37 @@ func (t *tx) durable(typ, session string, version int, data any) (Event, error) 
 		t.emit(typ, session, data)
 		return t.pub[len(t.pub)-1], nil
 	}
-	seq, err := t.nextSeq(session)
-	if err != nil {
-		return Event{}, err
-	}
-	e := Event{ID: t.h.newID("evt_"), Type: typ, Created: t.now, Session: session, Location: t.h.Directory(),
-		Durable: &Durable{session, seq, version}, Data: mustJSON(data)}
-	err = t.run(`INSERT INTO event (id, aggregate_id, seq, type, data, created) VALUES (?, ?, ?, ?, ?, ?)`,
-		e.ID, session, seq, typ+"."+itoa(int64(version)), e.Data, t.now)
+	e, err := t.store(typ, session, version, data)
 	if err != nil {
 		return Event{}, err
 	}
 	e.internal = typ == "session.usage.recorded" || typ == "session.message.content.updated"
 	t.pub = append(t.pub, e)
 	return e, nil
+}
+
+// store writes an event into the log.
+func (t *tx) store(typ, session string, version int, data any) (Event, error) {
+	seq, err := t.nextSeq(session)
+	if err != nil {
+		return Event{}, err
+	}
+	e := Event{ID: t.h.newID("evt_"), Type: typ, Created: t.now, Session: session, Location: t.locate(session),
+		Durable: &Durable{session, seq, version}, Data: mustJSON(data)}
+	return e, t.run(`INSERT INTO event (id, aggregate_id, seq, type, data, created) VALUES (?, ?, ?, ?, ?, ?)`,
+		e.ID, session, seq, typ+"."+itoa(int64(version)), e.Data, t.now)
+}
+
+// log reads up to limit events of a session with a seq above after, or all if limit is -1.
+func (t *tx) log(session string, after int64, limit int) (out []Event, err error) {
+	at := t.locate(session)
+	err = t.rows(`SELECT id, seq, type, data, created FROM event WHERE aggregate_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
+		func(s *sqlite3.Stmt) {
+			typ, version := splitVersion(s.ColumnText(2))
+			out = append(out, Event{ID: s.ColumnText(0), Type: typ, Created: s.ColumnInt64(4), Session: session,
+				Location: at, Durable: &Durable{session, s.ColumnInt64(1), version}, Data: raw(s, 3)})
+		}, session, after, limit)
+	return out, err
 }
 
 // nextSeq returns the next number of the session's durable order.
@@ -325,12 +359,9 @@ func (d *LogDomain) Read(ctx context.Context, session string, after int64, follo
 			if _, err := t.session(session); err != nil {
 				return err
 			}
-			return t.rows(`SELECT id, seq, type, data, created FROM event WHERE aggregate_id = ? AND seq > ? ORDER BY seq`,
-				func(s *sqlite3.Stmt) {
-					typ, version := splitVersion(s.ColumnText(2))
-					events = append(events, Event{ID: s.ColumnText(0), Type: typ, Created: s.ColumnInt64(4), Session: session,
-						Location: d.h.Directory(), Durable: &Durable{session, s.ColumnInt64(1), version}, Data: raw(s, 3)})
-				}, session, after)
+			var err error
+			events, err = t.log(session, after, -1)
+			return err
 		})
 		if err != nil {
 			yield(Event{}, err)

@@ -174,7 +174,7 @@ func ExampleQuestionDomain() {
 		}
 	}()
 	run(ctx, host, "go")
-	// Output: The user's answers: "Which one?"="none of them"
+	// Output: The user's answers: "Which one?"="none of them". Go on with them.
 }
 
 // A form is opened, and answered by its keys.

@@ -51,6 +51,7 @@ type Host struct {
 	profile Profile
 	opts    Options
 	ids     idMaker
+	opened  int64        // ms
 	offset  atomic.Int64 // what the host's clock is ahead of time.Now, in ns
 	closed  func() error
 	work    sync.WaitGroup // executions and background jobs
@@ -68,6 +69,7 @@ type Host struct {
 	closing bool // no execution begins any more
 	runs    map[string]*run
 	jobs    map[string]*job
+	status  map[string]any // generation 1: what each busy session was last said to do
 
 	dirMu   sync.Mutex // guards dataDir
 	dataDir string
@@ -109,6 +111,11 @@ type Options struct {
 	// Plugin is the id of the plugin whose storage KV is; empty is "team".
 	Plugin string
 
+	// Username and Password are what the Handler asks its clients for, as OPENCODE_SERVER_USERNAME
+	// and OPENCODE_SERVER_PASSWORD. An empty name is "opencode"; without a password
+	// it asks for nothing.
+	Username, Password string
+
 	// Commands are what Session.Command knows.
 	Commands []Command
 
@@ -149,7 +156,8 @@ func Open(ctx context.Context, path string, opts *Options) (*Host, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	h := &Host{faults: make(map[Fault]bool), runs: make(map[string]*run), jobs: make(map[string]*job)}
+	h := &Host{faults: make(map[Fault]bool), runs: make(map[string]*run), jobs: make(map[string]*job),
+		status: make(map[string]any)}
 	if opts != nil {
 		h.opts = *opts
 	}
@@ -160,6 +168,7 @@ func Open(ctx context.Context, path string, opts *Options) (*Host, error) {
 	if !h.opts.Start.IsZero() {
 		h.offset.Store(int64(time.Until(h.opts.Start)))
 	}
+	h.opened = h.now().UnixMilli()
 	db, err := openDatabase(path)
 	if err != nil {
 		return nil, err
@@ -192,6 +201,9 @@ func (h *Host) defaults() error {
 	}
 	if h.opts.Depth == 0 {
 		h.opts.Depth = 1
+	}
+	if h.opts.Username == "" {
+		h.opts.Username = "opencode"
 	}
 	if h.opts.Plugin == "" {
 		h.opts.Plugin = "team"

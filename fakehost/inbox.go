@@ -199,8 +199,11 @@ func (t *tx) deliver(s *Session, items []InboxItem) error {
 		if err := t.run(`DELETE FROM session_inbox WHERE id = ?`, i.ID); err != nil {
 			return err
 		}
-		if t.h.profile.v1() {
-			continue // the message was there first
+		if t.h.profile.v1() { // the message was there first
+			if err := t.prompted(i); err != nil {
+				return err
+			}
+			continue
 		}
 		if _, err := t.durable("session.inbox.delivered", s.ID, 1, map[string]any{"sessionID": s.ID, "inboxID": i.ID}); err != nil {
 			return err

@@ -3,7 +3,6 @@ package fakehost
 import (
 	"cmp"
 	"encoding/json"
-	"strings"
 )
 
 // journalV1 writes messages, parts and events of generation 1, in the order that OpenCode
@@ -71,10 +70,14 @@ type errorDataV1 struct {
 	Message   string `json:"message"`
 	Status    int    `json:"statusCode,omitempty"`
 	Retryable *bool  `json:"isRetryable,omitempty"`
+
+	Headers  map[string]string `json:"responseHeaders,omitempty"`
+	Body     string            `json:"responseBody,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 func toErrorV1(e *AgentError) *errorV1 {
-	out := &errorV1{cmp.Or(e.Type, "UnknownError"), errorDataV1{Message: e.Message, Status: e.Status}}
+	out := &errorV1{cmp.Or(e.Type, "UnknownError"), errorDataV1{Message: e.Message, Status: e.Status, Headers: e.Headers, Body: e.Body, Metadata: e.Metadata}}
 	if out.Name == "APIError" {
 		out.Data.Retryable = &e.Retryable
 	}
@@ -91,7 +94,8 @@ func (st *step) infoV1() assistantV1 {
 	return out
 }
 
-func (journalV1) status(t *tx, s *Session, status any) {
+func (journalV1) status(t *tx, s *Session, status map[string]any) {
+	t.later(func() { t.h.status[s.ID] = status })
 	t.emit("session.status", s.ID, map[string]any{"sessionID": s.ID, "status": status})
 }
 
@@ -158,6 +162,9 @@ func (j journalV1) stepBegan(t *tx, st *step) error {
 		return err
 	}
 	t.emit("message.updated", st.session.ID, map[string]any{"sessionID": st.session.ID, "info": info})
+	if err := st.next(t, "step.started", map[string]any{"agent": st.agent, "model": st.model}); err != nil {
+		return err
+	}
 	if err := j.summarize(t, st.session); err != nil {
 		return err
 	}
@@ -191,9 +198,15 @@ func (j journalV1) text(t *tx, st *step, text string) error {
 	if err != nil {
 		return err
 	}
+	if err := st.next(t, "text.started", map[string]any{}); err != nil {
+		return err
+	}
 	t.emit("message.part.delta", st.session.ID, map[string]any{"sessionID": st.session.ID, "messageID": st.id, "partID": id,
 		"field": "text", "delta": text})
-	return j.part(t, st, id, map[string]any{"type": "text", "text": strings.TrimRight(text, " \t\r\n"), "time": map[string]any{"start": t.now, "end": t.now}})
+	if err := st.next(t, "text.ended", map[string]any{"text": text}); err != nil {
+		return err
+	}
+	return j.part(t, st, id, map[string]any{"type": "text", "text": text, "time": map[string]any{"start": t.now, "end": t.now}})
 }
 
 func (j journalV1) tool(t *tx, c *call, state map[string]any) error {
@@ -254,6 +267,9 @@ func (j journalV1) stepEnded(t *tx, st *step) error {
 		return err
 	}
 	st.ended = at
+	if err := st.next(t, "step.ended", map[string]any{"finish": st.finish, "cost": 0, "tokens": info.Tokens}); err != nil {
+		return err
+	}
 	return j.message(t, st.session.ID, st.id, st.infoV1())
 }
 

@@ -230,6 +230,41 @@ func (d *PermissionDomain) Saved(ctx context.Context) ([]Rule, error) {
 	return d.saved()
 }
 
+// An Approval is what "always" has allowed for the project. Generation 2.
+type Approval struct {
+	ID       string `json:"id"`
+	Project  string `json:"projectID"`
+	Action   string `json:"action"`
+	Resource string `json:"resource"`
+}
+
+// Approvals returns what Saved does, with ids. Generation 2.
+func (d *PermissionDomain) Approvals(ctx context.Context) (out []Approval, err error) {
+	if d.h.profile.v1() {
+		return nil, d.h.absent("permission.approvals")
+	}
+	if err := d.h.enter(ctx, Call{Domain: "permission", Method: "saved"}); err != nil {
+		return nil, err
+	}
+	err = d.h.tx(func(t *tx) error {
+		return t.rows(`SELECT id, project_id, action, resource FROM permission ORDER BY rowid`, func(s *sqlite3.Stmt) {
+			out = append(out, Approval{s.ColumnText(0), s.ColumnText(1), s.ColumnText(2), s.ColumnText(3)})
+		})
+	})
+	return out, err
+}
+
+// Forget takes an approval back. One that is not there is no error. Generation 2.
+func (d *PermissionDomain) Forget(ctx context.Context, id string) error {
+	if d.h.profile.v1() {
+		return d.h.absent("permission.forget")
+	}
+	if err := d.h.enter(ctx, Call{Domain: "permission", Method: "forget", Name: id}); err != nil {
+		return err
+	}
+	return d.h.tx(func(t *tx) error { return t.run(`DELETE FROM permission WHERE id = ?`, id) })
+}
+
 // Request evaluates a and, if it is to be asked, puts it into the list and publishes it.
 // It does not wait. The ask that comes back has an ID if it is pending.
 func (d *PermissionDomain) Request(ctx context.Context, a Ask) (Ask, team.Effect, error) {

@@ -306,7 +306,8 @@ func (d *SessionDomain) control(ctx context.Context, method, session, typ string
 				return err
 			}
 			if len(pending) > 0 && in.ID != pending[0].ID {
-				if out = pending[0]; !in.NoResume {
+				out = pending[0]
+				if !in.NoResume {
 					t.wake(session)
 				}
 				return nil

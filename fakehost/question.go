@@ -225,5 +225,5 @@ func answered(questions []Question, answers [][]string) string {
 		}
 		pairs[i] = fmt.Sprintf(`"%s"="%s"`, q.Question, answer)
 	}
-	return "The user's answers: " + strings.Join(pairs, ", ")
+	return "The user's answers: " + strings.Join(pairs, ", ") + ". Go on with them."
 }

@@ -70,6 +70,7 @@ func (h *Host) rest(r *run) (again bool) {
 		return true
 	}
 	delete(h.runs, r.session)
+	delete(h.status, r.session)
 	close(r.done)
 	return false
 }

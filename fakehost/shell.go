@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// maxShownBytes is how much of a command's output metadata has. OpenCode 1.18.33.
+const maxShownBytes = 30000
+
 type shellInput struct {
 	Command     string `json:"command"`
 	Description string `json:"description,omitempty"`
@@ -50,10 +53,8 @@ func (h *Host) shellTool(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 	if err := c.Ask(ctx, h.profile.Shell, commands, always, map[string]any{"command": in.Command}); err != nil {
 		return ToolOutput{}, err
 	}
-	if !c.c.running {
-		if err := c.Progress("", nil); err != nil {
-			return ToolOutput{}, err
-		}
+	if err := h.showShell(c); err != nil {
+		return ToolOutput{}, err
 	}
 	limit := 2 * time.Minute
 	if in.Timeout > 0 {
@@ -80,14 +81,12 @@ func (h *Host) shellTool(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 	meta := map[string]any{"output": text, "exit": 0}
 	if h.profile.v1() {
 		shown := text
-		if len(shown) > maxResultBytes {
-			shown = strings.ToValidUTF8(shown[len(shown)-maxResultBytes:], "")
+		if len(shown) > maxShownBytes {
+			shown = "...\n\n" + strings.ToValidUTF8(shown[len(shown)-maxShownBytes:], "")
 		}
 		meta["output"] = shown
-		for _, so := range []string{"", shown} {
-			if err := c.Progress("", map[string]any{"output": so}); err != nil {
-				return ToolOutput{}, err
-			}
+		if err := c.Progress("", map[string]any{"output": shown}); err != nil {
+			return ToolOutput{}, err
 		}
 	} else {
 		delete(meta, "output")
@@ -103,6 +102,24 @@ func (h *Host) shellTool(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 		return ToolOutput{}, err
 	}
 	return ToolOutput{Title: in.Command, Text: text, Metadata: meta, Tail: true}, nil
+}
+
+// showShell says that the command runs: generation 1 once as a running tool, unless it has
+// waited for a permission and said so then, and once with its output, which is empty yet.
+func (h *Host) showShell(c *ToolCall) error {
+	if !h.profile.v1() {
+		if c.c.running {
+			return nil
+		}
+		return c.Progress("", nil)
+	}
+	empty := map[string]any{"output": ""}
+	if !c.c.running {
+		if err := c.Progress("", empty); err != nil {
+			return err
+		}
+	}
+	return c.Progress("", empty)
 }
 
 // splitCommands returns the commands of a line, without what joins them. Quotes hold; what

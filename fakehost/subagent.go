@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/teamchan/team"
@@ -87,15 +88,17 @@ func (h *Host) dispatch(ctx context.Context, c *ToolCall) (ToolOutput, error) {
 		return ToolOutput{}, err
 	}
 	meta := h.childMetadata(c.Session, child.session, in.Background, "running")
-	c.c.held = true // until the child has its work
-	if err := c.Progress(in.Description, meta); err != nil {
+	shown := maps.Clone(meta)
+	delete(shown, "jobId") // there is no job yet
+	c.c.held = true        // until the child has its work
+	if err := c.Progress(in.Description, shown); err != nil {
 		return ToolOutput{}, err
 	}
 	if err := h.promptChild(ctx, c, in, child); err != nil {
 		return ToolOutput{}, err
 	}
 	if h.profile.v1() {
-		if err := c.Progress(in.Description, meta); err != nil {
+		if err := c.Progress(in.Description, shown); err != nil {
 			return ToolOutput{}, err
 		}
 	}
@@ -320,25 +323,18 @@ func (t *tx) notice(j *job, body, state string) error {
 // "cancelled" with what the parent reads then.
 func (h *Host) childResult(child *childState) (body, state string, err error) {
 	id := child.session.ID
-	key := "sessionID"
-	if h.profile.v1() {
-		key = "task_id"
-	}
 	last := child.run.last
 	switch {
 	case last.outcome == "failed":
-		return fmt.Sprintf("Subagent failed (%s: %s): %s", key, id, last.err.Message), "error", nil
+		return h.failedText(id, last.err.Message), "error", nil
 	case last.outcome == "interrupted" && !(h.profile.v1() && last.silent):
-		if h.profile.v1() {
-			return "Task cancelled", "cancelled", nil
-		}
-		return fmt.Sprintf("Subagent cancelled (sessionID: %s)", id), "cancelled", nil
+		return h.cancelledText(id), "cancelled", nil
 	}
 	err = h.tx(func(t *tx) error {
 		if h.profile.v1() {
 			why, err := t.failedTool(id)
 			if err != nil || why != "" {
-				body, state = fmt.Sprintf("Subagent failed (task_id: %s): %s", id, why), "error"
+				body, state = h.failedText(id, why), "error"
 				return err
 			}
 		}

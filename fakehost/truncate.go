@@ -182,7 +182,7 @@ func (r *toolResult) cut(h *Host, lines []string, size int, file string, tail bo
 		if kept < maxResultLines {
 			removed = fmt.Sprintf("...%d bytes truncated...", size-bytes)
 		}
-		text := strings.Join(lines[:kept], "\n") + "\n\n" + removed + "\n\nFull output saved to: " + file
+		text := strings.Join(lines[:kept], "\n") + "\n\n" + removed + "\n\nFull output saved to: " + file + "\nRead it in pieces."
 		if tail {
 			text = "...output truncated...\n\nFull output saved to: " + file + "\n\n" + strings.Join(lines[len(lines)-kept:], "\n")
 		}

@@ -207,6 +207,10 @@ func (t *Turn) Context(ctx context.Context) ([]*Message, error) {
 // Sleep waits for d, or until ctx ends.
 func (t *Turn) Sleep(ctx context.Context, d time.Duration) error { return sleep(ctx, d) }
 
+// Open begins a step, as a model does that has not said anything yet; Say and Call do it
+// themselves.
+func (t *Turn) Open(ctx context.Context) error { return t.open(ctx) }
+
 // Say adds a text to the step that is going on.
 func (t *Turn) Say(ctx context.Context, text string) error {
 	t.mu.Lock()
