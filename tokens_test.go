@@ -78,6 +78,17 @@ func TestEstimateTokensOfShortTexts(t *testing.T) {
 	require.Zero(t, team.EstimateTokens(""))
 }
 
+// No merge of o200k joins control characters, so a binary is never cheap.
+func TestEstimateTokensOfControlCharacters(t *testing.T) {
+	for unit, want := range map[string]int{"\x00\x01\x02": 3000, "\a\x1b": 3000, "\x00a": 3000, "h\x00e\x00l\x00l\x00o\x00 \x00": 3600} {
+		text := strings.Repeat(unit, 3600)[:3000]
+		if len(unit) > 3 {
+			text = strings.Repeat(unit, 300)
+		}
+		require.InEpsilon(t, want, team.EstimateTokens(text), 0.2, "%q", unit)
+	}
+}
+
 // Texts that are made to break a cut: 1- to 4-byte characters, marks, families,
 // flags, conjuncts, line ends, and bytes that are no UTF-8.
 var hardTexts = []string{

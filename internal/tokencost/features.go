@@ -73,6 +73,8 @@ func (f Feature) Prior() float64 {
 	}
 	s, c := int(f/classes), int(f%classes)
 	switch n := next(s, c); {
+	case c == cInvalid:
+		return 1
 	case n >= sDigit && n < sPunct:
 		if n == sDigit {
 			return 1

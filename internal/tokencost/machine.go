@@ -45,7 +45,7 @@ const (
 	cWide   // punctuation of CJK
 	cSymbol // other punctuation and symbols
 	cEmoji
-	cInvalid // bytes that are no UTF-8
+	cInvalid // bytes that are no UTF-8, and control characters
 	classes
 )
 
@@ -263,7 +263,7 @@ func asciiSymbol(b byte) symbol {
 		return symbol{class: cDigit}
 	}
 	if b <= ' ' || b == 0x7F {
-		class := cMisc
+		class := cInvalid // no merge joins the characters that command a terminal
 		switch b {
 		case ' ':
 			class = cSpace

@@ -55,6 +55,8 @@ func cjk(class, script int, r rune) symbol {
 // runeSymbol returns the symbol of a character beyond ASCII.
 func runeSymbol(r rune) symbol {
 	switch {
+	case r < 0xA0:
+		return symbol{class: cInvalid}
 	case r < 0x250 || r >= 0x1E00 && r < 0x1F00:
 		switch {
 		case unicode.IsLower(r):
