@@ -55,7 +55,7 @@ func TestSignalOverTheCapIsSpilled(t *testing.T) {
 	back, err := team.ParseSignal(c.Secret(), text)
 	require.NoError(t, err)
 	require.Equal(t, got[0].Refs, back.Refs)
-	_, err = team.ParseSignal(c.Secret(), strings.Replace(text, string(ref.Handle), "tm://aaaaaaaaaaaaaaaaaaaa", 1))
+	_, err = team.ParseSignal(c.Secret(), strings.Replace(text, string(ref.Handle), "tm://aaaaaaaaaaaaaaaa", 1))
 	require.ErrorIs(t, err, team.ErrDenied)
 
 	again, err := c.Send(tester, "lead", s)

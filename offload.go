@@ -43,10 +43,10 @@ const (
 	sampleBytes           = 4096    // what the class of a content is judged by
 	maxOffloadNameBytes   = 1024
 	offloadTries          = 64
-	offloadHandleIDLength = 20
+	offloadHandleIDLength = 16
 )
 
-// A Handle names an offloaded text: "tm://" and 20 letters and digits, 100 bits
+// A Handle names an offloaded text: "tm://" and 16 letters and digits, 80 bits
 // of chance. It is made from nothing that a provider, a host or a model said.
 type Handle string
 
@@ -62,7 +62,7 @@ func isHandleID(id string) bool {
 func (h Handle) id() (string, error) {
 	id, ok := strings.CutPrefix(string(h), handlePrefix)
 	if !ok || !isHandleID(id) {
-		return "", &InvalidError{What: "handle", Why: "is not tm:// and 20 letters and digits", Offset: -1,
+		return "", &InvalidError{What: "handle", Why: "is not tm:// and 16 letters and digits", Offset: -1,
 			Advice: "take it from the preview as it is"}
 	}
 	return id, nil
@@ -96,11 +96,11 @@ type OffloadOptions struct {
 	// DefaultDataThreshold; NoLimit leaves the class alone.
 	Thresholds map[Class]int
 
-	// PreviewTokens is the most that a preview shows of a text, what it says of
-	// its structure and its cuts included; ReportTokens is that of a report.
-	// The lines behind it (what was cut, handle, path, how to read more) come on
-	// top; they cost about 60 tokens and the path. Zero means
-	// DefaultPreviewTokens and DefaultReportTokens.
+	// PreviewTokens is the most that stands in for a text: what is shown of it and of
+	// its structure, how much was cut, handle, path and the tools to read more with.
+	// ReportTokens is that for a report. At least 20 tokens are for what is shown,
+	// so it is more where the path of the folder alone costs more than about 15 tokens
+	// (50 characters). Zero means DefaultPreviewTokens and DefaultReportTokens.
 	PreviewTokens, ReportTokens int
 
 	// MaxBytes is what Collect brings the files down to, as far as it may. Zero
@@ -152,7 +152,7 @@ type AgentTools struct {
 // preview, a handle and a path in their place. Nothing is lost: the file has the
 // text byte for byte, and Fetch returns any part of it.
 //
-//	<dir>/<20 letters and digits>.<txt, json, …>  one text, never changed
+//	<dir>/<16 letters and digits>.<txt, json, …>  one text, never changed
 //	<dir>/.offload                                which folder this is, for the index
 //
 // The index says what each file is: size, digest, class, when it was used, and

@@ -4,134 +4,39 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/teamchan/team/internal/grapheme"
+	"github.com/teamchan/team/internal/tokencost"
 )
-
-// cutHead returns the longest beginning of text that costs at most budget tokens,
-// or a little less where a line or a word ends there. It never ends inside a
-// character or between the parts of one that is shown as a whole.
-func cutHead(text string, budget int) string {
-	if budget <= 0 {
-		return ""
-	}
-	within := text[:min(len(text), budget*maxTokenBytes)]
-	if len(within) == len(text) && EstimateTokens(text) <= budget {
-		return text
-	}
-	low, high := 0, len(within)
-	for low < high {
-		mid := (low + high + 1) / 2
-		if EstimateTokens(text[:clusterBefore(text, mid)]) <= budget {
-			low = mid
-		} else {
-			high = mid - 1
-		}
-	}
-	cut := clusterBefore(text, low)
-	for cut > 0 && EstimateTokens(text[:cut]) > budget {
-		cut = clusterBefore(text, cut-1)
-	}
-	for _, end := range []string{"\n", " "} {
-		if i := strings.LastIndex(text[:cut], end); cut < len(text) && i+1 > cut*3/5 && EstimateTokens(text[:i+1]) <= budget {
-			return text[:i+1]
-		}
-	}
-	return text[:cut]
-}
-
-// cutTail is cutHead for the end of text.
-func cutTail(text string, budget int) string {
-	if budget <= 0 {
-		return ""
-	}
-	least := max(0, len(text)-budget*maxTokenBytes)
-	if least == 0 && EstimateTokens(text) <= budget {
-		return text
-	}
-	low, high := least, len(text)
-	for low < high {
-		mid := (low + high) / 2
-		if EstimateTokens(text[clusterAfter(text, mid):]) <= budget {
-			high = mid
-		} else {
-			low = mid + 1
-		}
-	}
-	cut := clusterAfter(text, high)
-	for cut < len(text) && EstimateTokens(text[cut:]) > budget {
-		cut = clusterAfter(text, cut+1)
-	}
-	for _, end := range []string{"\n", " "} {
-		if i := strings.Index(text[cut:], end); cut > 0 && i >= 0 && i+1 < (len(text)-cut)*2/5 && EstimateTokens(text[cut+i+1:]) <= budget {
-			return text[cut+i+1:]
-		}
-	}
-	return text[cut:]
-}
 
 // maxCluster bounds how far a cut moves to keep a character whole: nobody gets to
 // hide a text behind one letter with a million accents.
 const maxCluster = 128
 
-// clusterBefore returns the last place at or before i where text may be cut.
-func clusterBefore(text string, i int) int {
-	for j := i; j >= 0 && i-j <= maxCluster; j-- {
-		if mayCut(text, j) {
-			return j
+// cutHead is FitTokens, a little less where a line or a word ends there, and a part
+// of a character if that is longer than any that is meant to be read.
+func cutHead(text string, budget int) string {
+	head := FitTokens(text, budget)
+	if head == "" && grapheme.Ceil(text, 1) > maxCluster {
+		head = text[:tokencost.Prefix(text, budget)]
+	}
+	for _, end := range []string{"\n", " "} {
+		if i := strings.LastIndex(head, end); len(head) < len(text) && i+1 > len(head)*3/4 {
+			return head[:i+1]
 		}
 	}
-	for i > 0 && i < len(text) && !utf8.RuneStart(text[i]) {
-		i--
-	}
-	return i
+	return head
 }
 
-// clusterAfter returns the first place at or after i where text may be cut.
-func clusterAfter(text string, i int) int {
-	for j := i; j <= len(text) && j-i <= maxCluster; j++ {
-		if mayCut(text, j) {
-			return j
+// cutTail is FitTokensTail, a little less where a line or a word begins there.
+func cutTail(text string, budget int) string {
+	tail := FitTokensTail(text, budget)
+	for _, end := range []string{"\n", " "} {
+		if i := strings.Index(tail, end); len(tail) < len(text) && i >= 0 && i+1 < len(tail)/4 && EstimateTokens(tail[i+1:]) <= budget {
+			return tail[i+1:]
 		}
 	}
-	for i < len(text) && !utf8.RuneStart(text[i]) {
-		i++
-	}
-	return i
-}
-
-// mayCut reports whether text can be cut at i without taking a character apart
-// that people see as one: an accent from its letter, a family of emoji, a flag, a
-// Korean syllable from its parts, a line break of two bytes. The text is UTF-8,
-// or nearly: a byte that is none stands alone.
-func mayCut(text string, i int) bool {
-	if i <= 0 || i >= len(text) {
-		return true
-	}
-	next, size := utf8.DecodeRuneInString(text[i:])
-	if next == utf8.RuneError && size <= 1 {
-		return !insideRune(text, i)
-	}
-	last, _ := utf8.DecodeLastRuneInString(text[:i])
-	switch {
-	case last == '\r' && next == '\n', last == zwj && next >= 0x80, next == zwj, next == zwnj:
-		return false
-	case next < 0x300:
-		return true
-	case unicode.In(next, unicode.M), 0x1F3FB <= next && next <= 0x1F3FF, 0xE0020 <= next && next <= 0xE007F:
-		return false // accents and selectors, colours of skin, the letters of some flags
-	case 0x1160 <= next && next <= 0x11FF && last >= 0x1100:
-		return false // the later parts of a syllable
-	case regional(next) && regional(last):
-		n := 0
-		for rest := text[:i]; n < maxCluster; n++ {
-			r, size := utf8.DecodeLastRuneInString(rest)
-			if !regional(r) {
-				break
-			}
-			rest = rest[:len(rest)-size]
-		}
-		return n%2 == 0
-	}
-	return true
+	return tail
 }
 
 // insideRune reports whether the byte at i belongs to a rune that began before it,
@@ -145,9 +50,6 @@ func insideRune(text string, i int) bool {
 	}
 	return false
 }
-
-// regional reports whether r is one of the letters of which two make a flag.
-func regional(r rune) bool { return 0x1F1E6 <= r && r <= 0x1F1FF }
 
 // showable replaces what is not UTF-8, and what commands a terminal, by U+FFFD,
 // byte for byte or rune for rune.

@@ -3,6 +3,7 @@ package team
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/teamchan/team/internal/grapheme"
 )
 
 // FetchOptions say which part of an offloaded text to fetch. The zero value is its
@@ -120,7 +123,7 @@ func (o *Offload) FormatFetched(f Fetched) string {
 	case next != nil:
 		head += fmt.Sprintf("; from byte %d; go on from byte %d", f.Offset, next.Range.Offset)
 	}
-	return o.tag(head+"]\n"+strings.ToValidUTF8(f.Text, "\uFFFD"), "")
+	return o.tag(head + "]\n" + strings.ToValidUTF8(f.Text, "\uFFFD"))
 }
 
 func (o *Offload) fetch(ctx context.Context, h Handle, opts FetchOptions) (Fetched, error) {
@@ -202,11 +205,15 @@ func outside(what string, at, most int64) error {
 }
 
 // fit returns as much of a text as the budget allows, and one character at least.
-func fit(text string, budget int) (string, error) {
+// If the text goes on, its last character may too, and is left out.
+func fit(text string, budget int, goesOn bool) (string, error) {
+	if goesOn {
+		text = text[:cmp.Or(grapheme.Floor(text, len(text)-utf8.UTFMax), len(text))]
+	}
 	if head := cutHead(text, budget); head != "" || text == "" {
 		return head, nil
 	}
-	one := text[:clusterAfter(text, 1)]
+	one := text[:grapheme.Ceil(text, 1)]
 	return "", &LimitError{What: "tokens of one character", Got: int64(EstimateTokens(one)), Max: int64(budget), Advice: "allow a larger budget"}
 }
 
@@ -231,15 +238,15 @@ func fetchBytes(f *verifiedFile, out *Fetched, opts FetchOptions) error {
 	for at > 0 && at < len(raw) && !utf8.RuneStart(raw[at]) && insideRune(stringOf(raw), at) {
 		at--
 	}
-	text := stringOf(raw[at:])
+	text, goesOn := stringOf(raw[at:]), end < f.size
 	if most := int(to-start) - at; most < len(text) {
-		cut := clusterBefore(text, most)
+		cut := grapheme.Floor(text, most)
 		if cut == 0 {
-			cut = clusterAfter(text, 1)
+			cut = grapheme.Ceil(text, 1)
 		}
-		text = text[:cut]
+		text, goesOn = text[:cut], false
 	}
-	text, err := fit(text, opts.Budget)
+	text, err := fit(text, opts.Budget, goesOn)
 	if err != nil {
 		return err
 	}
@@ -276,7 +283,7 @@ func fetchLines(f *verifiedFile, out *Fetched, opts FetchOptions) error {
 				break
 			}
 			// Not even one line: a part of it, and on from there by bytes.
-			if text, err = fit(text, opts.Budget); err != nil {
+			if text, err = fit(text, opts.Budget, !whole); err != nil {
 				return err
 			}
 			out.Text, out.Offset, out.Line, out.More = text, from, line, true
@@ -378,7 +385,7 @@ func grep(ctx context.Context, f *verifiedFile, out *Fetched, re *regexp.Regexp,
 			cost += EstimateTokens(found)
 			if cost > opts.Budget {
 				if b.Len() == 0 {
-					if found, err = fit(found, opts.Budget); err != nil {
+					if found, err = fit(found, opts.Budget, false); err != nil {
 						return err
 					}
 					b.WriteString(found)
@@ -418,8 +425,8 @@ func around(line []byte, at []int) string {
 		return string(line)
 	}
 	text := string(line)
-	from := clusterBefore(text, max(0, min(at[0], len(text))-grepShown/4))
-	to := clusterAfter(text, min(len(text), from+grepShown))
+	from := grapheme.Floor(text, max(0, min(at[0], len(text))-grepShown/4))
+	to := grapheme.Ceil(text, min(len(text), from+grepShown))
 	out := text[from:to]
 	if from > 0 {
 		out = "..." + out

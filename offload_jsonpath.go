@@ -187,7 +187,7 @@ func findJSON(ctx context.Context, f *verifiedFile, out *Fetched, steps []jsonSt
 		return fmt.Errorf("%w: the JSON path leads to nothing in the text", ErrNotFound)
 	}
 	whole := strings.TrimSuffix(j.out.String(), "\n")
-	text, err := fit(whole, budget)
+	text, err := fit(whole, budget, j.full || j.start >= 0)
 	if err != nil {
 		return err
 	}

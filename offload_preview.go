@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/teamchan/team/internal/grapheme"
 )
 
 // A sketch reads a text of any length once, in constant memory, and keeps what a
@@ -199,10 +201,13 @@ func (s *sketch) ends(budget int, structure string) (text string, shown int64) {
 	if structure != "" {
 		structure = "\n" + structure
 	}
-	// What the mark costs is known when it is written; its numbers are at most
-	// those of the whole.
-	left := budget - EstimateTokens(structure) - EstimateTokens(cutMark(s.lineCount(), s.size)) - 1
-	head := cutHead(showable(string(s.head)), (left+1)/2)
+	left := budget - EstimateTokens(structure) - EstimateTokens(gapMark)
+	raw := showable(string(s.head))
+	head := cutHead(raw, (left+1)/2)
+	if head == "" {
+		head = cutHead(raw, left) // a large character: rather one than none
+		left -= EstimateTokens(head)
+	}
 	rawHead := rawLength(s.head, head)
 	tailBytes := s.tail[max(0, len(s.tail)-endBytes):]
 	if room := s.size - int64(rawHead); int64(len(tailBytes)) > room {
@@ -211,30 +216,23 @@ func (s *sketch) ends(budget int, structure string) (text string, shown int64) {
 	tail := cutTail(showable(string(tailBytes)), left/2)
 	rawTail := rawLengthEnd(tailBytes, tail)
 	shown = int64(rawHead + rawTail)
-	cut := s.size - shown
-	if cut <= 0 {
+	if shown >= s.size {
 		return head + tail + structure, shown
 	}
-	lines := s.newline - int64(bytes.Count(s.head[:rawHead], []byte("\n"))) - int64(bytes.Count(tailBytes[len(tailBytes)-rawTail:], []byte("\n")))
 	var b strings.Builder
 	b.WriteString(head)
 	if head != "" && !strings.HasSuffix(head, "\n") {
 		b.WriteByte('\n')
 	}
-	b.WriteString(cutMark(lines, cut))
-	b.WriteByte('\n')
+	b.WriteString(gapMark)
 	b.WriteString(strings.TrimSuffix(tail, "\n"))
 	b.WriteString(structure)
 	return strings.Trim(b.String(), "\n"), shown
 }
 
-// cutMark says what was cut where it stands.
-func cutMark(lineEnds, size int64) string {
-	if lineEnds == 0 {
-		return fmt.Sprintf("[... %d bytes cut ...]", size)
-	}
-	return fmt.Sprintf("[... %d bytes, %d line ends cut ...]", size, lineEnds)
-}
+// gapMark stands where something was cut. How much it is, the line behind the
+// preview says.
+const gapMark = "[... cut ...]\n"
 
 // rawLength returns how many bytes of raw a beginning of showable(raw) stands for:
 // a byte that is no UTF-8 became three.
@@ -267,7 +265,7 @@ func rawLengthEnd(raw []byte, tail string) int {
 func (s *sketch) hexEnds(budget int) (text string, shown int64) {
 	n := min(int64(min(16, max(1, budget/5))), s.size/2)
 	head, tail := s.head[:n], s.tail[int64(len(s.tail))-n:]
-	return fmt.Sprintf("bytes % x\n%s\nbytes % x", head, cutMark(0, s.size-2*n), tail), 2 * n
+	return fmt.Sprintf("hex % x\n%s% x", head, gapMark, tail), 2 * n
 }
 
 // A lineSplitter hands a stream on line by line.
@@ -317,5 +315,5 @@ func clip(line string, most int) string {
 	if len(line) <= most {
 		return line
 	}
-	return line[:clusterBefore(line, most)] + "..."
+	return line[:grapheme.Floor(line, most)] + "..."
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/teamchan/team/internal/grapheme"
 )
 
 // A reportShape keeps the lines of a report that matter: its skeleton and its
@@ -60,7 +62,7 @@ func (l reportLine) mark(end int64) string {
 	if l.cut-end <= 0 {
 		return ""
 	}
-	return cutMark(0, l.cut-end)
+	return fmt.Sprintf("[... %d bytes cut ...]", l.cut-end)
 }
 
 func (r *reportShape) lines() []string { return nil } // see render
@@ -87,7 +89,7 @@ func (r *reportShape) line(n int64, line []byte, full int64) {
 	r.blank, r.blankRaw = 0, 0
 	if full > reportLineBytes {
 		text := stringOf(line[:min(len(line), reportLineBytes)])
-		line = line[:clusterBefore(text, reportLineBytes-3)]
+		line = line[:grapheme.Floor(text, reportLineBytes-3)]
 		l.raw = int64(len(line))
 		l.cut = full - l.raw
 	}

@@ -3,12 +3,15 @@ package team_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/memstore"
 )
 
 // samples are large texts of each class.
@@ -85,6 +88,30 @@ func TestOffloadClasses(t *testing.T) {
 	}
 }
 
+// fetchTool is what agents of the tests have.
+func fetchTool(string) team.AgentTools { return team.AgentTools{Fetch: "tm_fetch"} }
+
+// parts takes a preview apart: what is shown, and the lines behind it.
+func parts(tb testing.TB, s team.Shortened) (body, frame string) {
+	tb.Helper()
+	at := strings.LastIndex(s.Text, fmt.Sprintf("[%d of %d bytes cut, ", s.Size-s.Shown, s.Size))
+	require.GreaterOrEqual(tb, at, 0, s.Text)
+	return strings.TrimSuffix(s.Text[:at], "\n"), s.Text[at:]
+}
+
+// A folder with a path as long as any makes the preview longer, and leaves something
+// of the text.
+func TestOffloadPreviewWithALongPath(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("0123456789/", 30))
+	require.NoError(t, os.MkdirAll(filepath.Dir(dir), 0o700))
+	o := openOffload(t, dir, new(memstore.Store), nil)
+	s := shorten(t, o, samples()[team.ClassText], team.Source{})
+	body, frame := parts(t, s)
+	require.Contains(t, frame, s.Path)
+	require.Contains(t, body, "line 1")
+	require.InDelta(t, 20, team.EstimateTokens(body), 6)
+}
+
 // Each class shows head, tail and its structure, within 80 tokens or what else the
 // options say; reports within 1600.
 func TestOffloadPreviews(t *testing.T) {
@@ -99,12 +126,11 @@ func TestOffloadPreviews(t *testing.T) {
 	} {
 		t.Run(string(class), func(t *testing.T) {
 			for _, budget := range []int{team.DefaultPreviewTokens, 250} {
-				o := newOffload(t, &team.OffloadOptions{PreviewTokens: budget})
+				o := openOffload(t, shortDir(t), new(memstore.Store), &team.OffloadOptions{PreviewTokens: budget, Tools: fetchTool})
 				s := shorten(t, o, samples()[class], team.Source{})
-				body, frame, ok := strings.Cut(s.Text, "\n["+string(class)+", ")
-				require.True(t, ok)
+				body, frame := parts(t, s)
 				t.Logf("%d + %d tokens:\n%s", team.EstimateTokens(body), team.EstimateTokens(frame), s.Text)
-				require.LessOrEqual(t, team.EstimateTokens(body), budget)
+				require.LessOrEqual(t, team.EstimateTokens(s.Text), budget, "the lines behind it included")
 				require.Contains(t, body, "cut ...]")
 				for _, want := range wants {
 					if budget > team.DefaultPreviewTokens { // enough for all that there is to say
@@ -112,7 +138,11 @@ func TestOffloadPreviews(t *testing.T) {
 					}
 				}
 				require.Contains(t, body, wants[0][:4], "the head")
-				require.Contains(t, body, wants[1][len(wants[1])-4:], "the tail")
+				tail := strings.TrimSpace(samples()[class])
+				if tail = tail[len(tail)-4:]; class == team.ClassBinary {
+					tail = " ee"
+				}
+				require.Contains(t, body, tail, "the tail")
 			}
 		})
 	}
@@ -120,8 +150,8 @@ func TestOffloadPreviews(t *testing.T) {
 		o := newOffload(t, nil)
 		text := samples()[team.ClassReport]
 		s := shorten(t, o, text, team.Source{})
-		body, _, _ := strings.Cut(s.Text, "\n[report, ")
-		require.LessOrEqual(t, team.EstimateTokens(body), 1600)
+		body, _ := parts(t, s)
+		require.LessOrEqual(t, team.EstimateTokens(s.Text), 1600)
 		require.Greater(t, team.EstimateTokens(body), 800, "what fits is shown")
 		for _, want := range []string{"STATUS: done\n", "CHANGES: none\n", "FINDINGS:\n", "\nEVIDENCE: go test ./...\nHANDOFF: the reviewer is next"} {
 			require.Contains(t, body, want, "the skeleton")
@@ -138,8 +168,8 @@ func TestOffloadPreviews(t *testing.T) {
 	t.Run("a table that does not fit", func(t *testing.T) {
 		o := newOffload(t, nil)
 		s := shorten(t, o, "STATUS: done\n\n| a | b |\n|---|---|\n"+strings.Repeat("| some | cells |\n", 5000)+"\nHANDOFF: x\n", team.Source{})
-		body, _, _ := strings.Cut(s.Text, "\n[report, ")
-		require.LessOrEqual(t, team.EstimateTokens(body), 1600)
+		body, _ := parts(t, s)
+		require.LessOrEqual(t, team.EstimateTokens(s.Text), 1600)
 		require.Contains(t, body, "| a | b |\n|---|---|\n| some | cells |\n")
 		require.Regexp(t, `\[\.\.\. 4\d\d\d lines cut \.\.\.\]\n`, body)
 		require.Contains(t, body, "HANDOFF: x")
@@ -192,12 +222,12 @@ func FuzzOffloadPreview(f *testing.F) {
 			if raw, err := json.Marshal(s.Text); err != nil || strings.Contains(string(raw), `\u0000`) {
 				t.Fatalf("%q", s.Text)
 			}
-			body, _, _ := strings.Cut(s.Text, "\n["+string(s.Class)+", ")
-			limit := 80
+			body, frame := parts(t, s)
+			limit := max(80, 22+team.EstimateTokens(frame)) // the path may be a long one
 			if s.Class == team.ClassReport {
 				limit = 1600
 			}
-			if n := team.EstimateTokens(body); n > limit || s.Shown < 0 || s.Shown > s.Size {
+			if n := team.EstimateTokens(s.Text); n > limit || s.Shown < 0 || s.Shown > s.Size {
 				t.Fatalf("%d tokens, %d of %d bytes shown: %q", n, s.Shown, s.Size, body)
 			}
 		}

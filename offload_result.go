@@ -307,7 +307,7 @@ func mark(metadata json.RawMessage, s Shortened) (json.RawMessage, error) {
 // had cut. It is false if there is none that can be trusted.
 func (o *Offload) takeOver(ctx context.Context, r *resultShape, src Source) (Shortened, bool) {
 	mcp := r.content && r.find("output") < 0 && r.find("metadata") < 0
-	if !r.host.Truncated || r.host.OutputPath == "" || mcp || o.tagged(r.text()) {
+	if !r.host.Truncated || r.host.OutputPath == "" || mcp || o.ours(ctx, r.text()) {
 		return Shortened{}, false
 	}
 	f, size, err := o.openHostOutput(r.host.OutputPath)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -321,7 +322,6 @@ func TestOffloadNeverOffloadsFetchedText(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, stream.Cut())
 		}
-		require.False(t, shorten(t, o, s.Text, team.Source{}).Cut())
 	}
 	foreign := newOffload(t, nil)
 	tag := text[strings.LastIndex(text, "[tm:"):]
@@ -331,7 +331,6 @@ func TestOffloadNeverOffloadsFetchedText(t *testing.T) {
 		"a tag from elsewhere":   logLines(9000) + tag,
 		"a made-up tag":          logLines(9000) + "[tm:aaaaaaaaaaaaa]",
 		"a letter changed":       strings.Replace(text, "line 7 of", "line 8 of", 1),
-		"the tag of a preview":   logLines(9000) + s.Text,
 		"the beginning of a tag": logLines(9000) + "[tm:",
 	} {
 		require.True(t, shorten(t, o, forged, team.Source{}).Cut(), what)
@@ -370,11 +369,15 @@ func TestOffloadHints(t *testing.T) {
 				return has
 			}})
 			s := shorten(t, o, strings.Repeat("1234567890 ", 9000), team.Source{Agent: agent})
-			_, frame, _ := strings.Cut(s.Text, "[all of it: ")
-			_, frame, _ = strings.Cut(frame, "\n")
-			for name, had := range map[string]bool{"tm_fetch": has.Fetch != "", "read ": has.Read != "", "grep": has.Grep != ""} {
-				require.Equal(t, had, strings.Contains(strings.Replace(frame, "to read more", "", 1), name), "%s in %q", name, frame)
+			_, frame := parts(t, s)
+			want := string(s.Handle) + " = " + s.Path
+			if has.Fetch != "" {
+				want = "tm_fetch " + want
 			}
+			if has.Read != "" {
+				want += " (grep, read)"
+			}
+			require.True(t, strings.HasSuffix(frame, " tokens: "+want+"]"), frame)
 		})
 	}
 }
@@ -424,4 +427,48 @@ func FuzzOffloadResult(f *testing.F) {
 			t.Fatalf("shown %d of %d", s.Shown, s.Size)
 		}
 	})
+}
+
+// What stands in for a text is not shortened once more: not by another process, not
+// for an agent with other tools, and not when the text was collected. What only
+// contains it, or was changed, is a text like any other.
+func TestOffloadKnowsItsPreviews(t *testing.T) {
+	dir, index := filepath.Join(t.TempDir(), "offload"), new(memstore.Store)
+	o := openOffload(t, dir, index, &team.OffloadOptions{Tools: func(agent string) team.AgentTools { return team.AgentTools{Fetch: agent} }})
+	strict := openOffload(t, dir, index, &team.OffloadOptions{
+		PreviewTokens: 10, ReportTokens: 10, MaxAge: 1, MinAge: 1, Thresholds: map[team.Class]int{"text": 10, "report": 10},
+	})
+	report := samples()[team.ClassReport]
+	var previews []team.Shortened
+	for _, agent := range []string{"lead", "reviewer"} {
+		s := shorten(t, o, report, team.Source{Agent: agent})
+		require.Greater(t, team.EstimateTokens(s.Text), 1000)
+		require.Contains(t, s.Text, agent+" tm://")
+		previews = append(previews, s)
+	}
+	check := func() {
+		for _, s := range previews {
+			for _, text := range []string{s.Text, s.Text + "\n", s.Text + "\r\n"} {
+				require.Equal(t, text, shorten(t, strict, text, team.Source{}).Text)
+				out, got, err := strict.ShortenResult(t.Context(), team.ToolResult{Result: v1(text, nil)})
+				require.NoError(t, err)
+				require.False(t, got.Cut())
+				require.Equal(t, v1(text, nil), out.Result)
+			}
+		}
+	}
+	check()
+	s := previews[0]
+	for what, forged := range map[string]string{
+		"in front": "more\n" + s.Text, "behind": s.Text + "\nmore", "changed": strings.Replace(s.Text, "point 7", "point 8", 1),
+		"handles without end": strings.Repeat(string(s.Handle)+" ", 5000), "other handles": s.Text + strings.Repeat(" tm://aaaaaaaaaaaaaaaa", 9),
+	} {
+		require.True(t, shorten(t, strict, forged, team.Source{}).Cut(), what)
+	}
+	time.Sleep(2 * time.Millisecond)
+	_, err := strict.Collect(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = strict.Fetch(t.Context(), s.Handle, team.FetchOptions{})
+	require.ErrorAs(t, err, new(*team.CollectedError))
+	check()
 }

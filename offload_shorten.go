@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,8 +32,9 @@ type Source struct {
 
 // A Shortened text is what takes a text's place.
 type Shortened struct {
-	// Text is what the context gets: the text itself, or its preview with what was
-	// cut, the path, the handle and a hint. It is never empty unless the text was.
+	// Text is what the context gets: the text itself, or its preview with how much
+	// was cut, the handle, the path and the tools to read more with. It is never
+	// empty unless the text was.
 	Text string
 
 	Handle Handle // empty if the text was not offloaded
@@ -113,7 +115,7 @@ func (o *Offload) shorten(ctx context.Context, text string, src Source, note str
 			return s
 		}
 	}
-	if o.tagged(text) {
+	if o.ours(ctx, text) {
 		o.counts.add(&o.counts.marked)
 		return s
 	}
@@ -128,42 +130,43 @@ func (o *Offload) budget(c Class) int {
 	return o.opts.PreviewTokens
 }
 
-// frameTokens is what stands behind a preview at most, as a rule.
-const frameTokens = 256
+const (
+	frameTokens = 256 // what stands behind a preview at most, as a rule
+	leastShown  = 20  // tokens of a text that are shown, however long the path of its file is
+)
 
-// previewCost is what the preview of a text may cost, with all that is behind it: a
-// text that costs no more than that stays.
+// previewCost is what the preview of a text may cost: a text that costs no more
+// than that stays.
 func (o *Offload) previewCost(s Shortened, src Source, note string) int {
-	id := strings.Repeat("w", offloadHandleIDLength)
-	r := &offloadRecord{id: id, File: id + fileExtensions[s.Class], Class: s.Class, Size: s.Size, Lines: s.Size, Tokens: s.Tokens}
-	return o.budget(s.Class) + EstimateTokens(o.wholeText(r, "", 0, src, note))
+	id := strings.Repeat("q7", offloadHandleIDLength/2) // as dear as any
+	r := &offloadRecord{id: id, File: id + fileExtensions[s.Class], Size: s.Size, Lines: s.Size, Tokens: s.Tokens}
+	return max(o.budget(s.Class), leastShown+EstimateTokens(o.frame(r, 0, src, note)))
 }
 
 // offload stores a text that is too large, and makes its preview meanwhile.
 func (o *Offload) offload(ctx context.Context, text string, s Shortened, src Source, note string) Shortened {
 	sk := newSketch(s.Class, s.Tokens == 0)
-	var body string
-	var shown int64
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		_, _ = sk.Write(bytesOf(text))
 		sk.done()
-		body, shown = sk.preview(o.budget(sk.class))
 	})
-	render := func(r *offloadRecord) (string, int) {
+	r, replaced, replayed, err := o.keep(ctx, text, s, src, func(r *offloadRecord) (string, int) {
 		reading.Wait()
 		setDefault(&s.Tokens, sk.tokens)
-		r.Lines, r.Tokens = sk.lineCount(), s.Tokens
-		as := *r
-		as.Class = s.Class // the same text may have come with another name
-		whole := o.wholeText(&as, body, shown, src, note)
-		return whole, EstimateTokens(whole)
-	}
-	out, replaced, replayed, err := o.keep(ctx, text, s, src, render)
+		return o.render(r, &s, sk, src, note)
+	})
 	reading.Wait()
 	setDefault(&s.Tokens, sk.tokens)
-	s.Shown, s.Replayed = shown, replayed
-	return o.finish(ctx, s, sk, out, replaced, src, err)
+	s.Replayed = replayed
+	return o.finish(ctx, s, sk, r, replaced, src, err)
+}
+
+// render makes what stands in for the text of a record.
+func (o *Offload) render(r *offloadRecord, s *Shortened, sk *sketch, src Source, note string) (text string, tokens int) {
+	r.Lines, r.Tokens = sk.lineCount(), s.Tokens
+	text, s.Shown = o.wholeText(r, sk, src, note)
+	return text, EstimateTokens(text)
 }
 
 // keep finds a text in the folder, or puts it there.
@@ -213,47 +216,72 @@ func (o *Offload) finish(ctx context.Context, s Shortened, sk *sketch, r *offloa
 	return s
 }
 
-// wholeText is a preview with all that belongs behind it.
-func (o *Offload) wholeText(r *offloadRecord, body string, shown int64, src Source, note string) string {
+// wholeText is a preview with the line behind it that says what was cut and where
+// it is, within the budget as long as that leaves a few words to show.
+func (o *Offload) wholeText(r *offloadRecord, sk *sketch, src Source, note string) (text string, shown int64) {
+	most := o.budget(sk.class)
+	for budget := max(leastShown, most-EstimateTokens(o.frame(r, 0, src, note))); ; budget-- {
+		var body, end string
+		body, shown = sk.preview(budget)
+		if body, end = closingTags(body); body != "" {
+			body += "\n"
+		}
+		if end != "" {
+			end = "\n" + end
+		}
+		text = body + o.frame(r, shown, src, note) + end
+		if budget <= leastShown || EstimateTokens(text) <= most {
+			return text, shown
+		}
+	}
+}
+
+// frame says what of a text is not shown, and where all of it is. It is terse: with
+// a path of usual length it costs about 55 tokens.
+func (o *Offload) frame(r *offloadRecord, shown int64, src Source, note string) string {
 	var tools AgentTools
 	if o.opts.Tools != nil {
 		tools = o.opts.Tools(src.Agent)
 	}
-	text, end := closingTags(body)
-	if text != "" {
-		text += "\n"
+	fetch, files := "", oneName(tools.Grep)
+	if tools.Fetch != "" {
+		fetch = oneName(tools.Fetch) + " "
 	}
-	text += fmt.Sprintf("[%s, %d bytes, %d lines, about %d tokens; %d bytes of it are not shown]\n[all of it: %s = %s]\n",
-		r.Class, r.Size, r.Lines, r.Tokens, r.Size-shown, o.abs(r.File), r.handle())
+	if read := oneName(tools.Read); files != "" && read != "" {
+		files += ", " + read
+	} else {
+		files += read
+	}
+	if files != "" {
+		files = " (" + files + ")"
+	}
 	if note != "" {
-		text += "[" + note + "]\n"
+		note = "[" + note + "]\n"
 	}
-	if hint := tools.hint(); hint != "" {
-		text += "[to read more: " + hint + "]\n"
-	}
-	return o.tag(text, end)
+	return fmt.Sprintf("%s[%d of %d bytes cut, %d lines, ~%s tokens: %s%s = %s%s]",
+		note, r.Size-shown, r.Size, r.Lines, about(r.Tokens), fetch, r.handle(), o.abs(r.File), files)
 }
 
-// hint says how to read more, with the tools that there are.
-func (t AgentTools) hint() string {
-	hint := ""
-	add := func(name, what string) {
-		if name == "" {
-			return
-		}
-		if hint != "" {
-			hint += ", or "
-		}
-		hint += oneName(name) + " " + what
+// about is an estimate in two digits or three.
+func about(n int) string {
+	switch {
+	case n < 1000:
+		return strconv.Itoa(n)
+	case n < 9950:
+		return strconv.FormatFloat(float64(n)/1000, 'f', 1, 64) + "k"
+	case n < 999_500:
+		return strconv.Itoa((n+500)/1000) + "k"
 	}
-	add(t.Fetch, "with the handle, by lines, bytes, pattern or JSON path")
-	add(t.Grep, "in the file")
-	add(t.Read, "a part of the file")
-	return hint
+	return strconv.Itoa((n+500_000)/1_000_000) + "M"
 }
 
 // oneName is a tool's name, or nothing that could be taken for more.
-func oneName(name string) string { return cutHead(quoteName(name), 40) }
+func oneName(name string) string {
+	if name == "" {
+		return ""
+	}
+	return cutHead(quoteName(name), 40)
+}
 
 // degraded is what stands in for a text that could not be stored.
 func (o *Offload) degraded(s Shortened, sk *sketch, why error) (text string, shown int64) {
@@ -262,7 +290,7 @@ func (o *Offload) degraded(s Shortened, sk *sketch, why error) (text string, sho
 		text := fmt.Sprintf("%s\n[%s, %d bytes, %d lines; %d bytes of it are cut and could not be kept (%s): to see them, run the tool again and ask for less]\n",
 			body, s.Class, s.Size, sk.lineCount(), s.Size-shown, kindOf(why))
 		if EstimateTokens(text) <= max(o.opts.Thresholds[s.Class], o.budget(s.Class)+40) || budget < 10 {
-			return o.tag(text, ""), shown
+			return o.tag(text), shown
 		}
 	}
 }
@@ -341,15 +369,9 @@ func (o *Offload) offloadStream(ctx context.Context, first []byte, r io.Reader, 
 	}
 	sk.done()
 	s.Size, s.Tokens = sk.size, sk.tokens
-	var body string
-	body, s.Shown = sk.preview(o.budget(class))
 	sum := hex.EncodeToString(hash.Sum(nil))
 	render := func(r *offloadRecord) (string, int) {
-		r.Lines, r.Tokens = sk.lineCount(), s.Tokens
-		as := *r
-		as.Class = class
-		whole := o.wholeText(&as, body, s.Shown, src, "")
-		return whole, EstimateTokens(whole)
+		return o.render(r, &s, sk, src, "")
 	}
 	var out *offloadRecord
 	var replaced string

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,9 +22,11 @@ import (
 //	team/offload/<folder>/d/<sha256>   the id of the handle that has this content
 //	team/offload/<folder>/key          the key of the tags
 //
-// The file is there, synced, before its records are; its writer holds its lock
-// until they are. So a file without a record whose lock is free is the rest of a
-// killed writer, and a record never points to half a file.
+// The file is there, whole, under its name, before its records are; its writer holds
+// its lock until they are. So a file without a record whose lock is free is the rest
+// of a killed writer, and nobody sees a record that points to half a file. After a
+// power cut in the middle of a call there may be one; Fetch finds that by the digest,
+// and the next writer of the same text replaces it.
 
 // An offloadRecord is what the index knows of one handle.
 type offloadRecord struct {
@@ -40,6 +43,8 @@ type offloadRecord struct {
 
 	Pinned bool             `json:"pinned,omitempty"`
 	Leases map[string]int64 `json:"leases,omitempty"` // until when, in Unix milliseconds
+
+	Instead []string `json:"instead,omitempty"` // SHA-256 of what stands in for it, the last ones
 
 	Times   int64 `json:"times"`   // how often it stands in for a text
 	Kept    int64 `json:"kept"`    // tokens that stayed out of contexts because of that
@@ -162,6 +167,19 @@ func idOf(name string) (string, bool) {
 	return id, ownFile(name, id)
 }
 
+// mostInstead bounds how many previews of one text are known again: they differ by
+// the tools of the agent that reads them and by the class.
+const mostInstead = 8
+
+// replacedBy notes what stands in for the text.
+func (r *offloadRecord) replacedBy(text string, tokens int) {
+	r.Times++
+	r.Kept += int64(r.Tokens - tokens)
+	if sum := hexDigest(bytesOf(text)); text != "" && !slices.Contains(r.Instead, sum) {
+		r.Instead = append(r.Instead[max(0, len(r.Instead)-mostInstead+1):len(r.Instead):len(r.Instead)], sum)
+	}
+}
+
 // A rendering returns what stands in for a text once its record is known, and
 // what it costs.
 type rendering func(*offloadRecord) (text string, tokens int)
@@ -188,8 +206,7 @@ func (o *Offload) known(ctx context.Context, sha string, size int64, render rend
 		}
 		text, tokens := render(r)
 		r.Used = max(r.Used, time.Now().UnixMilli())
-		r.Times++
-		r.Kept += int64(r.Tokens - tokens)
+		r.replacedBy(text, tokens)
 		if err = o.save(ctx, r); err == nil {
 			return r, text, "", nil
 		} else if !errors.Is(err, ErrConflict) {
@@ -205,8 +222,6 @@ func (o *Offload) publish(ctx context.Context, r *offloadRecord, f *atomicfile.F
 	if err := o.here(); err != nil {
 		return nil, "", false, err
 	}
-	// First the name, then the disk: one commit of the file system has both. A name
-	// without a record is nothing yet, so it may lead to half a file until then.
 	for linked := false; !linked; {
 		r.id = newHandleID()
 		r.File = r.id + fileExtensions[r.Class]
@@ -217,16 +232,20 @@ func (o *Offload) publish(ctx context.Context, r *offloadRecord, f *atomicfile.F
 			return nil, "", false, err
 		}
 	}
-	err = f.Sync(time.UnixMilli(r.At))
-	if err == nil {
-		err = atomicfile.SyncDir(o.root, ".", o.step)
-	}
-	if err != nil {
-		f.Withdraw() // nobody was told of it
-		return nil, "", false, err
-	}
+	// Two disks' work at once: that of the file, and that of the index. Whoever sees
+	// the record finds the file; that it outlives a power cut is promised when both
+	// are done. The name comes first, so that one commit of the file system has both.
+	synced := make(chan error, 1)
+	at := time.UnixMilli(r.At)
+	go func() {
+		err := f.Sync(at)
+		if err == nil {
+			err = atomicfile.SyncDir(o.root, ".", o.step)
+		}
+		synced <- err
+	}()
 	text, tokens := render(r)
-	r.Times, r.Kept = 1, int64(r.Tokens-tokens)
+	r.replacedBy(text, tokens)
 	for try := 0; try < offloadTries; try++ {
 		err = o.install(ctx, r, prev)
 		if !errors.Is(err, ErrConflict) {
@@ -235,11 +254,13 @@ func (o *Offload) publish(ctx context.Context, r *offloadRecord, f *atomicfile.F
 		var other *offloadRecord
 		var otherText string
 		if other, otherText, prev, err = o.known(ctx, r.SHA256, r.Size, render); other != nil || err != nil {
+			<-synced
 			f.Withdraw()
 			return other, otherText, true, err
 		}
 		err = ErrConflict
 	}
+	syncErr := <-synced
 	if errors.Is(err, ErrUnknownOutcome) {
 		// It may have been made, or may still be: then the file must stay. If not,
 		// it is found by Collect.
@@ -249,11 +270,27 @@ func (o *Offload) publish(ctx context.Context, r *offloadRecord, f *atomicfile.F
 		}
 		r, err = got, nil
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		f.Withdraw()
 		return nil, "", false, err
+	case syncErr != nil:
+		o.retract(context.WithoutCancel(ctx), r, f)
+		return nil, "", false, syncErr
 	}
 	return r, text, false, nil
+}
+
+// retract takes back what publish made, unless somebody has used it by now.
+func (o *Offload) retract(ctx context.Context, r *offloadRecord, f *atomicfile.File) {
+	if o.index.Delete(ctx, o.prefix+offloadHandles+r.id, r.version) != nil {
+		return // theirs, or not known: the digest tells who fetches it
+	}
+	digest := o.prefix + offloadDigests + r.SHA256
+	if stored, err := o.index.Get(ctx, digest); err == nil && string(stored.Value) == r.id {
+		_ = o.index.Delete(ctx, digest, stored.Version) // one that leads to nothing is written over
+	}
+	f.Withdraw()
 }
 
 // install writes the records of a new handle: in one step if the index can, else

@@ -1,63 +1,92 @@
 package team
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/binary"
+	"slices"
 	"strings"
 )
 
-// What this library put into a context has a tag, keyed over all of it, so
-// that it is known again in whatever process, and is not shortened once more. A
-// text that only looks like it, or that somebody added to, is a text like any
-// other.
+// What this library put into a context is known again in whatever process, and is
+// not shortened once more. A preview is known by the handle in it, whose record has
+// its digest: it has no room for more. What is fetched, and what could not be
+// stored, has a tag, keyed over all of it. A text that only looks like either, or that
+// somebody added to, is a text like any other.
 const (
 	tagLine   = "[tm:"
 	tagShut   = "]"
 	tagLength = 13 // 65 bits in base32
 
-	// Behind the tag stand at most the closing tags of a host.
+	// Closing tags of a host may stand behind the last line of a preview.
 	maxClosing      = 4
 	maxClosingBytes = 200
-	tagWithin       = len("\n") + len(tagLine) + tagLength + len(tagShut) + maxClosing*(maxClosingBytes+1)
+	handleWithin    = 8 << 10 // bytes of the end of a preview that have its handle
+	maxHandles      = 4       // looked up in a text
 )
 
 var tagEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// tag adds the tag to a text, and behind it what must be the end of the whole.
-func (o *Offload) tag(text, end string) string {
+// ours reports whether this library put a text into a context, with or without
+// line breaks at its end.
+func (o *Offload) ours(ctx context.Context, text string) bool {
+	text = strings.TrimRight(text, "\r\n")
+	return o.tagged(text) || o.isPreview(ctx, text)
+}
+
+// isPreview reports whether the record of a handle in the text says that the text
+// stands in for it.
+func (o *Offload) isPreview(ctx context.Context, text string) bool {
+	rest := text[max(0, len(text)-handleWithin):]
+	sum := ""
+	for range maxHandles {
+		i := strings.LastIndex(rest, handlePrefix)
+		if i < 0 {
+			return false
+		}
+		h := Handle(rest[i:min(len(rest), i+len(handlePrefix)+offloadHandleIDLength)])
+		rest = rest[:i]
+		id, err := h.id()
+		if err != nil {
+			continue
+		}
+		r, err := o.load(ctx, id)
+		if err != nil {
+			continue
+		}
+		if sum == "" {
+			sum = hexDigest(bytesOf(text))
+		}
+		if slices.Contains(r.Instead, sum) {
+			return true
+		}
+	}
+	return false
+}
+
+// tag adds the tag to a text.
+func (o *Offload) tag(text string) string {
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	if end != "" {
-		end = "\n" + end
-	}
-	return text + tagLine + o.tagOf(text, end) + tagShut + end
+	return text + tagLine + o.tagOf(text) + tagShut
 }
 
-func (o *Offload) tagOf(text, end string) string {
+func (o *Offload) tagOf(text string) string {
 	mac := hmac.New(sha256.New, o.key[:])
-	_ = binary.Write(mac, binary.BigEndian, int64(len(text))) // a hash takes all
 	mac.Write(bytesOf(text))
-	mac.Write(bytesOf(end))
 	return strings.ToLower(tagEncoding.EncodeToString(mac.Sum(nil))[:tagLength])
 }
 
-// tagged reports whether a text is one that tag returned, with or without line
-// breaks at its end.
+// tagged reports whether a text is one that tag returned.
 func (o *Offload) tagged(text string) bool {
-	text = strings.TrimRight(text, "\r\n")
-	from := max(0, len(text)-tagWithin)
-	i := strings.LastIndex(text[from:], "\n"+tagLine) + 1
-	if i > 0 {
-		i += from
-	}
-	end := i + len(tagLine) + tagLength
-	if i == 0 || len(text) < end+len(tagShut) || text[end:end+len(tagShut)] != tagShut {
+	i := len(text) - len(tagLine) - tagLength - len(tagShut)
+	if i < 1 || text[i-1] != '\n' || !strings.HasPrefix(text[i:], tagLine) || !strings.HasSuffix(text, tagShut) {
 		return false
 	}
-	return hmac.Equal([]byte(text[end-tagLength:end]), []byte(o.tagOf(text[:i], text[end+len(tagShut):])))
+	tag := text[i+len(tagLine) : len(text)-len(tagShut)]
+	return hmac.Equal([]byte(tag), []byte(o.tagOf(text[:i])))
 }
 
 // closingTags splits off the closing tags at the end of a preview: what a host

@@ -9,9 +9,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
+
+	"github.com/teamchan/team/internal/atomicfile"
 )
 
 // A verifiedFile is an open file whose digest was checked.
@@ -28,6 +32,7 @@ type fileFacts struct {
 	// newlines has the number of line ends before each linesPerIndex bytes of the file.
 	newlines []int64
 	lines    int64 // in all, the last one also if it has no end
+	durable  atomic.Bool
 }
 
 // verifiedFiles remembers the files that were checked, the last used first.
@@ -90,13 +95,25 @@ func (o *Offload) openVerified(ctx context.Context, r *offloadRecord) (*verified
 	return &verifiedFile{File: f, size: r.Size, fileFacts: facts}, nil
 }
 
-// verify is openVerified for who only wants to know.
+// verify is openVerified for who is about to promise that the text is kept: its
+// writer may still be syncing it.
 func (o *Offload) verify(ctx context.Context, r *offloadRecord) error {
 	f, err := o.openVerified(ctx, r)
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	defer f.Close()
+	if f.durable.Load() || runtime.GOOS == "windows" { // which syncs no file that is open for reading
+		return nil
+	}
+	if err = o.step.Before("sync", r.File); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = atomicfile.SyncDir(o.root, ".", o.step)
+	}
+	f.durable.Store(err == nil)
+	return err
 }
 
 // check reads the whole file once.
