@@ -15,7 +15,11 @@ type sketch struct {
 	class   Class
 	size    int64
 	tokens  int
-	counts  bool // tokens are counted here
+	counts  bool // tokens are counted here, in pieces
+	pieces  int
+	passed  int64 // bytes of the pieces behind the first, of which some are counted
+	sampled int64 // of those, the bytes and the tokens of the counted ones
+	cost    int64
 	newline int64
 	open    bool // the last line has no end
 	head    []byte
@@ -104,8 +108,13 @@ func (s *sketch) keepTail(p []byte) {
 }
 
 // countPiece is how many bytes are counted at once: a count that is added up of
-// pieces must not depend on how the text came.
-const countPiece = 64 << 10
+// pieces must not depend on how the text came. Of a long text, one piece of
+// countEvery is counted and stands for the others: to count all of it would take as
+// long as to hash it, and it is an estimate anyway.
+const (
+	countPiece = 64 << 10
+	countEvery = 4
+)
 
 // count adds the tokens of p, in pieces that end between runes.
 func (s *sketch) count(p []byte) {
@@ -128,7 +137,17 @@ func (s *sketch) count(p []byte) {
 				break
 			}
 		}
-		s.tokens += EstimateTokens(stringOf(piece[:whole]))
+		switch {
+		case s.pieces == 0:
+			s.tokens = EstimateTokens(stringOf(piece[:whole]))
+		case s.pieces%countEvery == 1:
+			s.sampled += int64(whole)
+			s.cost += int64(EstimateTokens(stringOf(piece[:whole])))
+			fallthrough
+		default:
+			s.passed += int64(whole)
+		}
+		s.pieces++
 		s.rest = append(s.rest[:0], piece[whole:]...)
 	}
 	s.rest = append(s.rest, p...)
@@ -144,6 +163,9 @@ func (s *sketch) done() {
 	}
 	if s.counts {
 		s.tokens += EstimateTokens(stringOf(s.rest))
+		if s.sampled > 0 {
+			s.tokens += int(float64(s.cost) * float64(s.passed) / float64(s.sampled))
+		}
 	}
 }
 

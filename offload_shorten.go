@@ -43,7 +43,7 @@ type Shortened struct {
 
 	Class  Class
 	Size   int64 // of the whole text, in bytes
-	Tokens int   // of the whole text; zero if nobody had to count
+	Tokens int   // of the whole text, of a long one by samples; zero if nobody had to count
 	Shown  int64 // bytes of the text that are in the preview
 
 	Replayed  bool // the same text was offloaded before: the same handle
