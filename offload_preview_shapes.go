@@ -90,8 +90,11 @@ func introduces(word string) bool {
 // a tool put before the line, its number, is left out.
 func signatureOf(line []byte) []byte {
 	line = withoutNumber(line)
-	indent := len(line) - len(bytes.TrimLeft(line, " \t"))
-	if indent > 8 {
+	indent := 0
+	for indent < len(line) && (line[indent] == ' ' || line[indent] == '\t') {
+		indent++
+	}
+	if indent > 8 || indent == len(line) || !isLetter(line[indent]) {
 		return nil
 	}
 	s := line[indent:]
@@ -133,7 +136,10 @@ func signatureText(s []byte) []byte { return bytes.TrimRight(bytes.TrimSpace(s),
 
 // withoutNumber removes "00012| ", "12: " or "12<tab>" from a line.
 func withoutNumber(line []byte) []byte {
-	s := bytes.TrimLeft(line, " ")
+	s := line
+	for len(s) > 0 && s[0] == ' ' {
+		s = s[1:]
+	}
 	n := 0
 	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
 		n++
