@@ -10,8 +10,8 @@ import (
 )
 
 // maxCluster bounds how far a cut moves to keep a character whole: nobody gets to
-// hide a text behind one letter with a million accents.
-const maxCluster = 128
+// hide a text behind one letter with a million accents. The longest emoji have 41 bytes.
+const maxCluster = 64
 
 // cutHead is FitTokens, a little less where a line or a word ends there, and a part
 // of a character if that is longer than any that is meant to be read.

@@ -83,6 +83,29 @@ func TestOffloadAccentsWithoutEnd(t *testing.T) {
 	require.True(t, utf8.ValidString(s.Text))
 }
 
+// Nor to hide what is behind it: Fetch goes on, by runes where no character ends, and
+// never with half of one because there was so much white space before it.
+func TestFetchGoesOnBehindAnyCharacter(t *testing.T) {
+	o := newOffload(t, &team.OffloadOptions{Thresholds: map[team.Class]int{"text": 100}})
+	for _, text := range []string{
+		"e" + strings.Repeat("\u0301", 20_000) + "end", strings.Repeat(family+"\u200d", 3000), strings.Repeat(" ", 50_000) + strings.Repeat("字🙂", 2000),
+		"a" + strings.Repeat(strings.Repeat(" ", 2000)+family, 50), " " + strings.Repeat(strings.Repeat(" ", 1726)+"字字", 50),
+	} {
+		s := shorten(t, o, text, team.Source{Class: team.ClassText})
+		require.NotEmpty(t, s.Handle)
+		for _, opts := range []team.FetchOptions{{Budget: 100}, {Budget: 100, Range: team.Range{Line: 1}}} {
+			var got strings.Builder
+			for next := &opts; next != nil; {
+				f := fetch(t, o, s.Handle, *next)
+				require.True(t, utf8.ValidString(f.Text), "%q", f.Text)
+				got.WriteString(f.Text)
+				next = f.Next
+			}
+			require.True(t, text == got.String())
+		}
+	}
+}
+
 // Random bytes and runes of any kind, in pieces of any size: a stream is the text.
 func TestOffloadStreamIsText(t *testing.T) {
 	o := newOffload(t, &team.OffloadOptions{Thresholds: map[team.Class]int{"text": 50, "code": 50, "csv": 50, "json": 50, "log": 50, "report": 50, "binary": 50, "unknown": 50}, ReportTokens: 100})

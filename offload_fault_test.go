@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -114,6 +115,99 @@ func TestOffloadDiskFailsAnywhere(t *testing.T) {
 				t.Errorf("step %d, afterwards: %v %v", at, err, s.Failed)
 			}
 			o.Close()
+		}
+	}
+}
+
+// A lockedRecords is a mapRecords for several goroutines.
+type lockedRecords struct {
+	mu sync.Mutex
+	m  mapRecords
+}
+
+func (l *lockedRecords) Get(ctx context.Context, key string) (Record, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.m.Get(ctx, key)
+}
+
+func (l *lockedRecords) Put(ctx context.Context, key string, value []byte, prev Version) (Version, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.m.Put(ctx, key, value, prev)
+}
+
+func (l *lockedRecords) Delete(ctx context.Context, key string, prev Version) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.m.Delete(ctx, key, prev)
+}
+
+func (l *lockedRecords) Keys(ctx context.Context, prefix, after string) iter.Seq2[string, error] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.m.Keys(ctx, prefix, after)
+}
+
+// The record may be there before the file is synced. If that fails, the handle is
+// taken back, unless somebody else was told of it in the meantime: who syncs it for
+// itself.
+func TestOffloadSyncFailsBehindTheRecord(t *testing.T) {
+	text := strings.Repeat("some words of a line\n", 3000)
+	for _, used := range []bool{false, true} {
+		dir, index := filepath.Join(t.TempDir(), "o"), &lockedRecords{m: mapRecords{}}
+		open := func() *Offload {
+			o, err := OpenOffload(t.Context(), dir, index, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { o.Close() })
+			return o
+		}
+		o, other := open(), open()
+		handles := func() int {
+			stats, err := other.Stats(t.Context(), 0)
+			if err != nil {
+				t.Error(err)
+			}
+			return stats.Handles
+		}
+		var theirs Shortened
+		syncs := 0
+		other.step = func(op, name string) error {
+			if op == "sync" || op == "syncdir" {
+				syncs++
+			}
+			return nil
+		}
+		o.step = func(op, name string) error {
+			if op != "sync" {
+				return nil
+			}
+			for handles() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if used {
+				theirs, _ = other.ShortenText(context.Background(), text, Source{})
+			}
+			return errors.New("disk on fire")
+		}
+		ours, err := o.ShortenText(t.Context(), text, Source{})
+		if err != nil || ours.Failed == nil || ours.Handle != "" {
+			t.Fatalf("%+v, %v, want a failure", ours, err)
+		}
+		o.step = nil
+		if !used {
+			if n, files := handles(), filesLeft(t, o); n != 0 || len(files) != 0 {
+				t.Errorf("%d handles, files %v, want none", n, files)
+			}
+			continue
+		}
+		if !theirs.Replayed || theirs.Failed != nil || syncs != 2 {
+			t.Errorf("%+v after %d syncs, want one of the file and one of the folder", theirs, syncs)
+		}
+		if f, err := o.Fetch(t.Context(), theirs.Handle, FetchOptions{Budget: 100_000}); err != nil || f.Text != text {
+			t.Errorf("%d bytes, %v", len(f.Text), err)
 		}
 	}
 }
