@@ -94,7 +94,7 @@ func fetchTool(string) team.AgentTools { return team.AgentTools{Fetch: "tm_fetch
 // parts takes a preview apart: what is shown, and the lines behind it.
 func parts(tb testing.TB, s team.Shortened) (body, frame string) {
 	tb.Helper()
-	at := strings.LastIndex(s.Text, fmt.Sprintf("[%d of %d bytes cut, ", s.Size-s.Shown, s.Size))
+	at := strings.LastIndex(s.Text, fmt.Sprintf("[%d bytes cut of ", s.Size-s.Shown))
 	require.GreaterOrEqual(tb, at, 0, s.Text)
 	return strings.TrimSuffix(s.Text[:at], "\n"), s.Text[at:]
 }

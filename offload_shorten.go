@@ -236,8 +236,8 @@ func (o *Offload) wholeText(r *offloadRecord, sk *sketch, src Source, note strin
 	}
 }
 
-// frame says what of a text is not shown, and where all of it is. It is terse: with
-// a path of usual length it costs about 55 tokens.
+// frame says what of a text is not shown, and where all of it is. It is terse:
+// beside the path of the folder it costs about 45 tokens.
 func (o *Offload) frame(r *offloadRecord, shown int64, src Source, note string) string {
 	var tools AgentTools
 	if o.opts.Tools != nil {
@@ -258,8 +258,8 @@ func (o *Offload) frame(r *offloadRecord, shown int64, src Source, note string) 
 	if note != "" {
 		note = "[" + note + "]\n"
 	}
-	return fmt.Sprintf("%s[%d of %d bytes cut, %d lines, ~%s tokens: %s%s = %s%s]",
-		note, r.Size-shown, r.Size, r.Lines, about(r.Tokens), fetch, r.handle(), o.abs(r.File), files)
+	return fmt.Sprintf("%s[%d bytes cut of %d lines, ~%s tokens: %s%s = %s%s]",
+		note, r.Size-shown, r.Lines, about(r.Tokens), fetch, r.handle(), o.abs(r.File), files)
 }
 
 // about is an estimate in two digits or three.

@@ -101,7 +101,7 @@ func TestOffloadShortens(t *testing.T) {
 	require.Contains(t, s.Text, "3 of 5 pass", "the tail")
 	require.Contains(t, s.Text, s.Path)
 	require.Contains(t, s.Text, string(s.Handle))
-	require.Contains(t, s.Text, fmt.Sprintf("\n[%d of %d bytes cut, 2001 lines, ~%dk tokens: ", s.Size-s.Shown, len(text), (s.Tokens+500)/1000))
+	require.Contains(t, s.Text, fmt.Sprintf("\n[%d bytes cut of 2001 lines, ~%dk tokens: ", s.Size-s.Shown, (s.Tokens+500)/1000))
 	require.True(t, utf8.ValidString(s.Text))
 	t.Logf("%d tokens:\n%s", team.EstimateTokens(s.Text), s.Text)
 }
@@ -249,7 +249,7 @@ func TestOffloadNeverEmpty(t *testing.T) {
 // What was cut is stated exactly: what is shown and what is not is the whole.
 func TestOffloadStatesWhatWasCut(t *testing.T) {
 	o := newOffload(t, nil)
-	cut := regexp.MustCompile(`\n\[(\d+) of (\d+) bytes cut, (\d+) lines, `)
+	cut := regexp.MustCompile(`\n\[(\d+) bytes cut of (\d+) lines, `)
 	for _, text := range []string{logLines(3000), strings.Repeat("é字🙂 ", 9000), strings.Repeat("a\xff", 50_000), strings.Repeat("x", 99_999)} {
 		s := shorten(t, o, text, team.Source{Class: team.ClassText})
 		m := cut.FindStringSubmatch(s.Text)
@@ -260,7 +260,7 @@ func TestOffloadStatesWhatWasCut(t *testing.T) {
 		seen := strings.ReplaceAll(text, "\xff", "\uFFFD")
 		require.True(t, strings.HasPrefix(seen, head), "%q", head)
 		require.True(t, strings.HasSuffix(strings.TrimSuffix(seen, "\n"), tail), "%q", tail)
-		require.Equal(t, []string{strconv.Itoa(len(text)), strconv.Itoa(strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1)}, m[2:])
+		require.Equal(t, []string{strconv.Itoa(strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1)}, m[2:])
 		shown, whole := len(strings.ReplaceAll(head+tail, "\uFFFD", "\xff")), len(text)
 		require.Contains(t, []string{strconv.Itoa(whole - shown), strconv.Itoa(whole - shown - 1), strconv.Itoa(whole - shown - 2)}, m[1], "line ends beside the mark may be shown")
 	}
