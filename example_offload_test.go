@@ -22,7 +22,8 @@ func ExampleOffload() {
 	ctx := context.Background()
 	// A program takes team.OffloadDir(workspace), and a store that lives as long.
 	offload, err := team.OpenOffload(ctx, filepath.Join(tmp, "offload"), new(memstore.Store), &team.OffloadOptions{
-		Tools: func(agent string) team.AgentTools { return team.AgentTools{Fetch: "tm_fetch"} },
+		PreviewTokens: 120, // rather more than usual
+		Tools:         func(agent string) team.AgentTools { return team.AgentTools{Fetch: "tm_fetch"} },
 	})
 	if err != nil {
 		log.Fatal(err)

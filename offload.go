@@ -98,7 +98,7 @@ type OffloadOptions struct {
 
 	// PreviewTokens is the most that stands in for a text: what is shown of it and of
 	// its structure, how much was cut, handle, path and the tools to read more with.
-	// ReportTokens is that for a report. At least 20 tokens are for what is shown,
+	// ReportTokens is that for a report. At least 24 tokens are for what is shown,
 	// so it is more where the path of the folder alone costs more than about 15 tokens
 	// (50 characters). Zero means DefaultPreviewTokens and DefaultReportTokens.
 	PreviewTokens, ReportTokens int

@@ -179,17 +179,17 @@ func TestCollectComparesBothSides(t *testing.T) {
 		require.NoError(t, os.Chtimes(name, at, at))
 		return name
 	}
-	orphan := make("aaaaaaaaaaaaaaaaaaaa.txt", old)
-	fresh := make("bbbbbbbbbbbbbbbbbbbb.json", time.Now())
+	orphan := make("aaaaaaaaaaaaaaaa.txt", old)
+	fresh := make("bbbbbbbbbbbbbbbb.json", time.Now())
 	temp := make(".tmp-AAAAAAAAAAAAAAAAAAAAAAAAAA", old)
 	var foreign []string
-	for _, name := range []string{"notes.md", "aaaaaaaaaaaaaaaaaaaa.exe", "aaaaaaaaaaaaaaaaaaaa", "AAAAAAAAAAAAAAAAAAAA.txt", ".tmp-x", "aaaaaaaaaaaaaaaaaaab.txt.bak"} {
+	for _, name := range []string{"notes.md", "aaaaaaaaaaaaaaaa.exe", "aaaaaaaaaaaaaaaa", "AAAAAAAAAAAAAAAA.txt", ".tmp-x", "aaaaaaaaaaaaaaab.txt.bak"} {
 		foreign = append(foreign, make(name, old))
 	}
-	require.NoError(t, os.Mkdir(filepath.Join(o.Dir(), "cccccccccccccccccccc.txt"), 0o700))
-	link := filepath.Join(o.Dir(), "dddddddddddddddddddd.txt")
+	require.NoError(t, os.Mkdir(filepath.Join(o.Dir(), "cccccccccccccccc.txt"), 0o700))
+	link := filepath.Join(o.Dir(), "dddddddddddddddd.txt")
 	require.NoError(t, os.Symlink(all[0].Path, link))
-	foreign = append(foreign, filepath.Join(o.Dir(), "cccccccccccccccccccc.txt"), link)
+	foreign = append(foreign, filepath.Join(o.Dir(), "cccccccccccccccc.txt"), link)
 	require.NoError(t, os.Remove(all[1].Path)) // by hand
 
 	report, err := o.Collect(t.Context(), nil)

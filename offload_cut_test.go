@@ -32,7 +32,7 @@ func TestOffloadCutsAnywhere(t *testing.T) {
 				require.NotEmpty(t, s.Handle)
 				body, frame := parts(t, s)
 				require.True(t, utf8.ValidString(s.Text), "%q", s.Text)
-				require.LessOrEqual(t, team.EstimateTokens(s.Text), max(budget, 22+team.EstimateTokens(frame)), "%q", body)
+				require.LessOrEqual(t, team.EstimateTokens(s.Text), max(budget, 26+team.EstimateTokens(frame)), "%q", body)
 				whole := strings.ReplaceAll(body, family, "F")
 				for what, part := range map[string]string{"a joiner": "\u200d", "a half flag": "🇩[^🇪]"} {
 					require.NotContains(t, whole, part, "%s alone in %q", what, body)

@@ -274,21 +274,42 @@ func filesLeft(t *testing.T, o *Offload) []string {
 	return left
 }
 
+// A hookedRecords calls before in front of each Put.
+type hookedRecords struct {
+	mapRecords
+	before func(key string)
+}
+
+func (h *hookedRecords) Put(ctx context.Context, key string, value []byte, prev Version) (Version, error) {
+	if h.before != nil {
+		h.before(key)
+	}
+	return h.mapRecords.Put(ctx, key, value, prev)
+}
+
 // A writer that is between the file's name and its record holds the file: no
 // collection takes it, however old it looks.
 func TestCollectWaitsForTheWriter(t *testing.T) {
-	index := mapRecords{}
+	index := &hookedRecords{mapRecords: mapRecords{}}
 	o, err := OpenOffload(t.Context(), filepath.Join(t.TempDir(), "o"), index, &OffloadOptions{MaxBytes: 1, MinAge: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer o.Close()
 	collected := 0
+	done := make(chan struct{})
 	o.step = func(op, name string) error {
-		if op != "syncdir" {
-			return nil
+		if op == "chtimes" { // the sync, which goes on beside the record
+			<-done
 		}
-		o.step = nil
+		return nil
+	}
+	index.before = func(key string) {
+		if !strings.Contains(key, offloadHandles) {
+			return
+		}
+		index.before = nil
+		defer close(done)
 		old := time.Now().Add(-2 * time.Hour)
 		for _, f := range filesLeft(t, o) {
 			_ = os.Chtimes(filepath.Join(o.Dir(), f), old, old)
@@ -303,7 +324,6 @@ func TestCollectWaitsForTheWriter(t *testing.T) {
 			}
 			collected++
 		}
-		return nil
 	}
 	s, err := o.ShortenText(t.Context(), strings.Repeat("some words of a line\n", 3000), Source{})
 	if err != nil || s.Failed != nil || collected == 0 {

@@ -287,7 +287,7 @@ func TestFetchReportsDamage(t *testing.T) {
 		for key, err := range index.Keys(t.Context(), "team/offload/", "") {
 			require.NoError(t, err)
 			if strings.HasSuffix(key, strings.TrimPrefix(string(s.Handle), "tm://")) {
-				for _, bad := range []string{"", "{", `{"file":"../../x"}`, `{"file":"aaaaaaaaaaaaaaaaaaaa.txt"}`} {
+				for _, bad := range []string{"", "{", `{"file":"../../x"}`, `{"file":"aaaaaaaaaaaaaaaa.txt"}`} {
 					_, err := index.Put(t.Context(), key, []byte(bad), team.AnyVersion)
 					require.NoError(t, err)
 					_, err = o.Fetch(t.Context(), s.Handle, team.FetchOptions{})

@@ -109,7 +109,7 @@ func TestOffloadPreviewWithALongPath(t *testing.T) {
 	body, frame := parts(t, s)
 	require.Contains(t, frame, s.Path)
 	require.Contains(t, body, "line 1")
-	require.InDelta(t, 20, team.EstimateTokens(body), 6)
+	require.InDelta(t, 24, team.EstimateTokens(body), 6)
 }
 
 // Each class shows head, tail and its structure, within 80 tokens or what else the
@@ -223,7 +223,7 @@ func FuzzOffloadPreview(f *testing.F) {
 				t.Fatalf("%q", s.Text)
 			}
 			body, frame := parts(t, s)
-			limit := max(80, 22+team.EstimateTokens(frame)) // the path may be a long one
+			limit := max(80, 26+team.EstimateTokens(frame)) // the path may be a long one
 			if s.Class == team.ClassReport {
 				limit = 1600
 			}

@@ -132,7 +132,7 @@ func (o *Offload) budget(c Class) int {
 
 const (
 	frameTokens = 256 // what stands behind a preview at most, as a rule
-	leastShown  = 20  // tokens of a text that are shown, however long the path of its file is
+	leastShown  = 24  // tokens of a text that are shown, however long the path of its file is
 )
 
 // previewCost is what the preview of a text may cost: a text that costs no more

@@ -172,7 +172,7 @@ func TestOffloadHandles(t *testing.T) {
 		}
 	}
 	require.Len(t, storedFiles(t, o), 9)
-	for _, bad := range []team.Handle{"", "tm://", "tm://../../x", "tm://AAAAAAAAAAAAAAAAAAAA", "tm://aaaaaaaaaaaaaaaa.txt", "http://x", "aaaaaaaaaaaaaaaaaaaa"} {
+	for _, bad := range []team.Handle{"", "tm://", "tm://../../x", "tm://AAAAAAAAAAAAAAAA", "tm://aaaaaaaaaaaaaaaa.txt", "http://x", "aaaaaaaaaaaaaaaaaaaa"} {
 		_, err := o.Fetch(t.Context(), bad, team.FetchOptions{})
 		require.ErrorIs(t, err, team.ErrInvalid, "%q", bad)
 		require.ErrorIs(t, o.Pin(t.Context(), bad), team.ErrInvalid)
