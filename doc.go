@@ -11,12 +11,13 @@
 //	Board          deliverables: Markdown files, by path      OpenBoard       a folder
 //	SignalChannel  signals: who settled, who is next          OpenSignals     a Store
 //	Ledger         the index: small facts, and the goals      OpenLedger      Records
+//	Offload        oversized results: file, preview, handle   OpenOffload     a folder, Records
+//	Join           which children have settled, and how known OpenJoin        Records
 //	Trail          the account of every write: no content     OpenTrail       a folder
 //
 // Beside them stand pure functions and small types: EnvelopeMatcher (what a host wraps
 // round a child's answer), Evaluate and Derive (what a child may do), ParseReply (the reply
-// contract), EstimateTokens (what a text costs). The offload of oversized results and
-// join are on their way; see CHANGELOG.md.
+// contract), EstimateTokens (what a text costs), Capability (what a host can really do).
 //
 // A channel takes its author from the context, never from an argument that a
 // model could fill in:
