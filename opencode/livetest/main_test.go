@@ -81,6 +81,9 @@ func start(program, home, model string) (stop func(), err error) {
 	live.dir = filepath.Join(home, "project")
 	config := map[string]any{
 		"model": "scripted/m1", "small_model": "scripted/m1", "share": "disabled", "autoupdate": false,
+		"agent": map[string]any{"keeper": map[string]any{ // a subagent that names both permissions which others are denied
+			"mode": "subagent", "description": "keeps a list", "permission": map[string]any{"todowrite": "allow", "task": map[string]any{"*": "deny"}},
+		}},
 		"provider": map[string]any{"scripted": map[string]any{
 			"npm": "@ai-sdk/openai-compatible", "name": "Scripted",
 			"options": map[string]any{"baseURL": model + "/v1", "apiKey": "none"},
