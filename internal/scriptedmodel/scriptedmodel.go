@@ -39,6 +39,7 @@ type Step struct {
 type Call struct {
 	Tool string `json:"tool"`
 	Args any    `json:"args"`
+	Gate string `json:"gate,omitempty"` // a name: the call is sent when Open was called with it
 }
 
 const mark = "@script "
@@ -88,6 +89,43 @@ type Model struct {
 	requests []Request
 	changed  chan struct{} // closed at the next request
 	calls    int
+	gates    map[string]chan struct{} // closed when open
+}
+
+// Open lets a call be sent that waits at a gate, now or later. Hosts run a call as soon as it
+// has come, so a test can do something between two calls of one answer.
+func (m *Model) Open(gate string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.gate(gate):
+	default:
+		close(m.gate(gate))
+	}
+}
+
+// gate returns the channel of a gate. m.mu must be held.
+func (m *Model) gate(name string) chan struct{} {
+	if m.gates == nil {
+		m.gates = make(map[string]chan struct{})
+	}
+	if m.gates[name] == nil {
+		m.gates[name] = make(chan struct{})
+	}
+	return m.gates[name]
+}
+
+// pass waits until a gate is open.
+func (m *Model) pass(ctx context.Context, name string) error {
+	m.mu.Lock()
+	open := m.gate(name)
+	m.mu.Unlock()
+	select {
+	case <-open:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Requests returns what the model was asked so far, oldest first.
@@ -158,7 +196,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		fmt.Fprintf(w, `{"error":{"message":"scripted failure","type":"scripted","code":"scripted"}}`)
 		return
 	}
-	answer(w, r.Model, step, first)
+	m.answer(req.Context(), w, r.Model, step, first)
 }
 
 // keep notes a request and returns the number of its first tool call.
@@ -255,7 +293,7 @@ func (r Request) step() (Step, error) {
 }
 
 // answer streams a step as chunks of a chat completion.
-func answer(w http.ResponseWriter, model string, s Step, call int) {
+func (m *Model) answer(ctx context.Context, w http.ResponseWriter, model string, s Step, call int) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
 	chunk := func(delta map[string]any, finish any, more map[string]any) {
@@ -290,6 +328,12 @@ func answer(w http.ResponseWriter, model string, s Step, call int) {
 	finish := "stop"
 	for i, c := range s.Calls {
 		finish = "tool_calls"
+		if c.Gate != "" {
+			flush()
+			if m.pass(ctx, c.Gate) != nil {
+				return // the host has gone
+			}
+		}
 		args, err := json.Marshal(c.Args)
 		if err != nil {
 			panic("scriptedmodel: " + err.Error())

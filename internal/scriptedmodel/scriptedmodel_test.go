@@ -151,3 +151,24 @@ func TestModel(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
+
+func TestGates(t *testing.T) {
+	model := new(scriptedmodel.Model)
+	server := httptest.NewServer(model)
+	defer server.Close()
+	script := scriptedmodel.Script(scriptedmodel.Step{Calls: []scriptedmodel.Call{{Tool: "bash", Args: 1, Gate: "a"}, {Tool: "bash", Args: 2, Gate: "b"}}})
+	calls := make(chan []string, 1)
+	go func() {
+		_, _, got, _, _ := ask(t, server.URL, true, message{"user", script})
+		calls <- got
+	}()
+	model.Open("a")
+	model.Open("a") // open already
+	select {
+	case got := <-calls:
+		t.Fatalf("the answer %q ended before the gate was open", got)
+	case <-time.After(50 * time.Millisecond):
+	}
+	model.Open("b")
+	require.Equal(t, []string{"bash 1", "bash 2"}, <-calls)
+}

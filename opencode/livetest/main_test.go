@@ -81,9 +81,14 @@ func start(program, home, model string) (stop func(), err error) {
 	live.dir = filepath.Join(home, "project")
 	config := map[string]any{
 		"model": "scripted/m1", "small_model": "scripted/m1", "share": "disabled", "autoupdate": false,
-		"agent": map[string]any{"keeper": map[string]any{ // a subagent that names both permissions which others are denied
-			"mode": "subagent", "description": "keeps a list", "permission": map[string]any{"todowrite": "allow", "task": map[string]any{"*": "deny"}},
-		}},
+		// Subagents whose rules name what other children are denied. Their model does not exist: what is made for
+		// them ends at once.
+		"agent": map[string]any{
+			"plain":  subagent(map[string]any{}),
+			"keeper": subagent(map[string]any{"todowrite": "allow", "task": map[string]any{"*": "deny"}}),
+			"lister": subagent(map[string]any{"todowrite": "ask"}),
+			"caller": subagent(map[string]any{"task": "allow", "*": "deny"}),
+		},
 		"provider": map[string]any{"scripted": map[string]any{
 			"npm": "@ai-sdk/openai-compatible", "name": "Scripted",
 			"options": map[string]any{"baseURL": model + "/v1", "apiKey": "none"},
@@ -149,6 +154,10 @@ func start(program, home, model string) (stop func(), err error) {
 		return stop, errors.New("the server does not listen after 90 s")
 	}
 	return stop, nil
+}
+
+func subagent(permission map[string]any) map[string]any {
+	return map[string]any{"mode": "subagent", "description": "ends at once", "model": "scripted/none", "permission": permission}
 }
 
 // dial returns the adapter for the server, or for a proxy before it.
