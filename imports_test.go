@@ -62,7 +62,7 @@ var importTable = map[string]row{
 	// Tests alone, of everything together.
 	"opencode/livetest": {test: []string{"", "opencode", "hosttest", "memstore", "internal/scriptedmodel", "github.com/stretchr/testify/require"}},
 
-	"examples/relay": {code: []string{"", "sqlitestore"}, test: []string{"memstore"}},
+	"examples/relay": {code: []string{"", "opencode", "sqlitestore"}, test: []string{"memstore"}},
 }
 
 // A law holds for every row of the table, so that a new row cannot break it.

@@ -1,13 +1,14 @@
 // Relay is a lead and five specialists who survey a workspace together.
 //
-//	go run ./examples/relay [-workspace DIR] [-json] [-new]
+//	go run ./examples/relay [-workspace DIR] [-opencode URL] [-json] [-new]
 //
 // Each specialist writes a Markdown file to the board and tells the lead, by
 // signal, in one line and with a path. The lead hands over from one to the
 // next and ends with a plan. At the end stands the account: what the lead's
 // context would have cost with the files in it, and what it cost with paths.
 //
-// There is no model in it: the specialists are functions that read the real
+// With -opencode each of them is a session of a running OpenCode, with the model that is
+// configured there; opencode.go has that. Without it there is no model: the specialists are functions that read the real
 // files of the workspace, in any language, best in Go. Read team.go for the
 // exchange, and run.go for how a run outlives its process: stopped in the
 // middle, by Ctrl-C or kill -9, it is carried on with by the next start. scan*.go
@@ -48,12 +49,13 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("relay", flag.ContinueOnError)
 	dir := flags.String("workspace", "", "the folder to survey (default: the repository around the current folder)")
+	server := flags.String("opencode", "", "the `URL` of a running OpenCode 1.18, whose sessions are the team, each with a model")
 	asJSON := flags.Bool("json", false, "print one JSON document instead of text")
 	fresh := flags.Bool("new", false, "begin a fresh run, even if one was stopped in the middle or is going on")
 	flags.SetOutput(io.Discard) // one line, by main
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		flags.SetOutput(stdout)
-		fmt.Fprintln(stdout, "usage: relay [-workspace DIR] [-json] [-new]")
+		fmt.Fprintln(stdout, "usage: relay [-workspace DIR] [-opencode URL] [-json] [-new]")
 		flags.PrintDefaults()
 		return err
 	} else if err != nil {
@@ -68,11 +70,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	out := &console{w: stdout, json: *asJSON, colour: isTerminal(stdout)}
-	return survey(ctx, workspace, *fresh, out)
+	return survey(ctx, workspace, *server, *fresh, out)
 }
 
 // survey opens what the relay needs, and runs it.
-func survey(ctx context.Context, workspace string, fresh bool, out *console) (err error) {
+func survey(ctx context.Context, workspace, server string, fresh bool, out *console) (err error) {
 	boardDir, err := team.BoardDir(workspace)
 	if err != nil {
 		return err
@@ -101,7 +103,12 @@ func survey(ctx context.Context, workspace string, fresh bool, out *console) (er
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	if err := carryOut(ctx, workspace, board, store, trail.Record, fresh, out); err != nil {
+	if server != "" {
+		err = carryOutLive(ctx, workspace, server, board, store, trail.Record, out)
+	} else {
+		err = carryOut(ctx, workspace, board, store, trail.Record, fresh, out)
+	}
+	if err != nil {
 		return err
 	}
 	// The run is done; what a sweep leaves, the next one finds again.

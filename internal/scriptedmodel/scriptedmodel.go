@@ -8,8 +8,8 @@
 //
 //	@script [{"calls":[{"tool":"bash","args":{"command":"ls"}}]},{"text":"done"}]
 //
-// The newest message with such a line counts. Behind its last step, and without a
-// line, the answer is "ok". A call without tools, as hosts make it for titles, never
+// The newest message with such a line counts. Behind its last step the answer is "ok", and
+// without a line what Model.Plain says, or "ok". A call without tools, as hosts make it for titles, never
 // looks at scripts.
 package scriptedmodel
 
@@ -85,6 +85,11 @@ func (r Request) Count(s string) (n int) {
 
 // A Model is an http.Handler for POST …/chat/completions. Its zero value is ready.
 type Model struct {
+	// Plain says what happens where no message has a script, for prompts that are not the
+	// test's own. Nil answers "ok". Set it before the first request; it is called from several
+	// goroutines.
+	Plain func(Request) Step
+
 	mu       sync.Mutex // guards the fields below
 	requests []Request
 	changed  chan struct{} // closed at the next request
@@ -178,7 +183,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	r.Time, r.Header = time.Now(), req.Header.Clone()
 	first := m.keep(r)
-	step, err := r.step()
+	step, err := r.step(m.Plain)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -259,7 +264,7 @@ func textOf(content json.RawMessage) string {
 }
 
 // step returns what the newest script says for this call.
-func (r Request) step() (Step, error) {
+func (r Request) step(otherwise func(Request) Step) (Step, error) {
 	plain := Step{Text: "ok"}
 	if len(r.Tools) == 0 {
 		return plain, nil
@@ -288,6 +293,9 @@ func (r Request) step() (Step, error) {
 			}
 			return plain, nil
 		}
+	}
+	if otherwise != nil {
+		return otherwise(r), nil
 	}
 	return plain, nil
 }

@@ -39,7 +39,7 @@ func run(m *testing.M) int {
 	if program == "" {
 		return m.Run() // each test says why it is skipped
 	}
-	live.model = new(scriptedmodel.Model)
+	live.model = &scriptedmodel.Model{Plain: relayed}
 	model := httptest.NewServer(live.model)
 	defer model.Close()
 	home, err := os.MkdirTemp("", "livetest-")
