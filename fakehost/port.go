@@ -13,8 +13,9 @@ import (
 // The ports of package team. One that the profile's host does not have is a nil
 // interface.
 
-// Sessions returns the host's sessions. In generation 1, where an id is no idempotency key, it
-// looks first whether the note is there, as an adapter must.
+// Sessions returns the host's sessions; it is a team.Inspector and a team.ChildLister too.
+// In generation 1, where an id is no idempotency key, it looks first whether the note is
+// there, as an adapter must.
 func (h *Host) Sessions() team.Sessions { return sessionPort{h} }
 
 // Events returns the host's feed.
@@ -45,11 +46,16 @@ func (p sessionPort) Session(ctx context.Context, id team.SessionID) (team.Sessi
 	if err != nil {
 		return team.Session{}, err
 	}
+	return s.port()
+}
+
+// port is the session as package team has it.
+func (s *Session) port() (team.Session, error) {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return team.Session{}, err
 	}
-	out := team.Session{ID: id, Parent: team.SessionID(s.Parent), Agent: s.Agent, Title: s.Title, Directory: s.Directory,
+	out := team.Session{ID: team.SessionID(s.ID), Parent: team.SessionID(s.Parent), Agent: s.Agent, Title: s.Title, Directory: s.Directory,
 		Created: time.UnixMilli(s.Created), Outcome: s.Outcome, Raw: raw}
 	if s.Idle > 0 {
 		out.Idle = time.UnixMilli(s.Idle)

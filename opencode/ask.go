@@ -35,11 +35,15 @@ const (
 //
 // OpenCode 1.18: GET /permission. Second API and 2.0: GET /api/permission/request.
 func (h *Host) Permissions(ctx context.Context) ([]PermissionRequest, error) {
+	return h.permissionsAt(ctx, nil)
+}
+
+func (h *Host) permissionsAt(ctx context.Context, query url.Values) ([]PermissionRequest, error) {
 	path := "/api/permission/request"
 	if h.v1() {
 		path = "/permission"
 	}
-	raw, err := h.call(ctx, http.MethodGet, path, nil, nil)
+	raw, err := h.call(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +123,17 @@ type QuestionItem struct {
 // OpenCode 1.18: GET /question. Second API: GET /api/session/:id/question. 2.0: GET
 // /api/session/:id/form.
 func (h *Host) Questions(ctx context.Context, session team.SessionID) ([]Question, error) {
+	return h.questionsAt(ctx, session, nil)
+}
+
+func (h *Host) questionsAt(ctx context.Context, session team.SessionID, query url.Values) ([]Question, error) {
 	path, err := "/question", error(nil)
 	if !h.v1() {
 		if path, err = h.path(session, "/"+h.questions()); err != nil {
 			return nil, err
 		}
 	}
-	raw, err := h.call(ctx, http.MethodGet, path, nil, nil)
+	raw, err := h.call(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -171,7 +171,7 @@ func (h *Host) located(path string, query url.Values) url.Values {
 	}
 	if !strings.HasPrefix(path, "/api/") {
 		q.Set("directory", h.opts.Directory)
-	} else if !strings.HasPrefix(path, "/api/session") {
+	} else if !strings.HasPrefix(path, "/api/session") && !q.Has("location[directory]") {
 		q.Set("location[directory]", h.opts.Directory)
 	}
 	return q
