@@ -55,7 +55,7 @@ var importTable = map[string]row{
 
 	"fakehost": {
 		code: []string{"", "github.com/ncruces/go-sqlite3"},
-		test: []string{"hosttest", "github.com/stretchr/testify/require"},
+		test: []string{"hosttest", "memstore", "github.com/stretchr/testify/require"},
 	},
 	"hosttest": {code: []string{""}},
 	"opencode": {code: []string{""}, test: []string{"hosttest", "github.com/stretchr/testify/require"}},

@@ -160,8 +160,8 @@ func TestInspectV2(t *testing.T) {
 		session, active, inbox string
 		want                   team.Activity
 	}{
-		"it runs":                                      {``, `{"data":{"` + string(ses) + `":{"type":"running"}}}`, empty, team.ActivityRunning},
-		"idle, and it has never run":                   {``, `{"data":{}}`, empty, team.ActivityIdle},
+		"it runs":                    {``, `{"data":{"` + string(ses) + `":{"type":"running"}}}`, empty, team.ActivityRunning},
+		"idle, and it has never run": {``, `{"data":{}}`, empty, team.ActivityIdle},
 		"its first prompt waits: it may be about to":   {``, `{"data":{}}`, `{"data":[{"id":"msg_1","type":"user","payload":{"text":"go"}}]}`, ""},
 		"it has ended, and a note waits for next time": {`,"outcome":"succeeded","time":{"idle":9}`, `{"data":{}}`, `{"data":[{"id":"msg_1","type":"synthetic"}]}`, team.ActivityIdle},
 		"the server cannot say":                        {``, `404 {}`, empty, ""},
