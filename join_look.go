@@ -134,6 +134,9 @@ func (j *Join) resync(ctx context.Context) error {
 // look reads the snapshot of a child. That the host does not answer is kept with the
 // child; the error is about the store.
 func (j *Join) look(ctx context.Context, c *joined, resync bool) error {
+	c.mu.Lock()
+	asOf := momentOf(&c.rec) // what comes while the host answers is newer than the answer
+	c.mu.Unlock()
 	seen, err := j.inspect(ctx, c.id)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -152,7 +155,7 @@ func (j *Join) look(ctx context.Context, c *joined, resync bool) error {
 	base := JoinEvidence{Source: FromSnapshot, Resync: resync}
 	if gone {
 		base.What, base.State, base.Reason = "not found", ChildInterrupted, "deleted"
-		return j.absorb(ctx, c, evidence{JoinEvidence: base})
+		return j.absorb(ctx, c, evidence{JoinEvidence: base, asOf: asOf})
 	}
 	if err := j.lookBelow(ctx, c, &rec, seen, base); err != nil {
 		return err
@@ -161,6 +164,7 @@ func (j *Join) look(ctx context.Context, c *joined, resync bool) error {
 	if !ok {
 		return nil
 	}
+	e.asOf = asOf
 	if answer != nil {
 		a, err := j.keepAnswer(ctx, c, *answer, hexDigest(bytesOf(trimmed(*answer))))
 		if err == nil { // else the next who wants the text reads it again
@@ -260,7 +264,7 @@ func judge(rec *childRecord, seen Inspection, base JoinEvidence, now time.Time, 
 		e.presumed = seen.Activity == ""
 	case last == nil && seen.Activity == ActivityIdle && !rec.Started && rec.Turn == 1 && now.Sub(rec.Registered) > grace:
 		e.What, e.State = "idle without a message", ChildNeverStarted
-	case seen.Activity == ActivityIdle && (rec.Started || rec.Turn > 1) && now.Sub(rec.Registered) > grace && now.Sub(rec.Floor) > grace:
+	case seen.Activity == ActivityIdle && (rec.Started || rec.Turn > 1 || last != nil) && now.Sub(rec.Registered) > grace && now.Sub(rec.Floor) > grace:
 		// It does not run, and how it ended is lost: in a hole, or it never began.
 		e.What, e.State, e.presumed, e.Reason = "idle", ChildUnknown, true, "idle; its ending was not seen"
 		return e, nil, true

@@ -41,6 +41,25 @@ type evidence struct {
 	answer   *Answer // the text that came with it
 	sight    *Sighting
 	seen     string // what the envelope is known by, so that it counts once
+	asOf     moment // of a snapshot: zero is always
+}
+
+// A moment is how far a child was when somebody asked about it.
+type moment struct {
+	turn    int
+	settled bool
+}
+
+func momentOf(r *childRecord) moment { return moment{r.Turn, r.State.Settled()} }
+
+// stale reports whether the child has gone on since the host was asked for e: a session that
+// ran before its ending came has not begun anew, and one that was idle before its next
+// turn began has not ended that.
+func (r *childRecord) stale(e evidence) bool {
+	if e.asOf.turn == 0 {
+		return false
+	}
+	return e.asOf.turn != r.Turn || e.kind == evidenceStart && e.asOf.settled != r.State.Settled()
 }
 
 // about reports whether the envelope names the turn it ends by the order of calls.
@@ -66,6 +85,9 @@ func alike(a, b ChildState) bool {
 // a race applies it to what the other wrote.
 func (r *childRecord) apply(e evidence, now time.Time, opts *JoinOptions) bool {
 	changed := r.due(now)
+	if r.stale(e) {
+		return changed
+	}
 	if e.Source == FromEvent && e.Seq != 0 {
 		if e.Seq <= r.Seq {
 			return changed // it came late, or twice
@@ -196,6 +218,9 @@ func (r *childRecord) owed(e evidence) (done, changed bool) {
 // start is evidence that the child runs.
 func (r *childRecord) start(e evidence) bool {
 	if !r.State.Settled() {
+		if e.Source == FromSnapshot && !e.Resync && r.Retry != "" && r.Over == nil && !r.Parked {
+			return false // a session that waits for its next try counts as running
+		}
 		return r.runs()
 	}
 	switch {
