@@ -15,6 +15,7 @@ const (
 	mostEarlySessions = 1024 // sessions of which something is kept though nobody knows yet whose they are
 	mostEarlyEvents   = 32   // of one of these
 	mostCalls         = 256  // calls of the parent whose tool's name is kept
+	mostEarlyNotices  = 16   // notices of sessions that nobody knows yet
 )
 
 // A StreamReport is what a Join, or a Capability, has seen of a host's stream.
@@ -84,8 +85,28 @@ func (j *Join) Stream() StreamReport {
 // earlyEvents keeps what came of sessions before anybody said whose children they are:
 // a child may start, and fail, before the call that began it has answered.
 type earlyEvents struct {
-	of    map[SessionID][]evidence
-	order []SessionID
+	of      map[SessionID][]evidence
+	order   []SessionID
+	notices []earlyNotice
+}
+
+// An earlyNotice is what the host told the parent of a session before the call that began
+// it has answered: a child in the background may be that quick.
+type earlyNotice struct {
+	of SessionID
+	in EnvelopeInput
+	id string
+}
+
+// told returns the notices of a session, and forgets them.
+func (m *earlyEvents) told(id SessionID) (of []earlyNotice) {
+	m.notices = slices.DeleteFunc(m.notices, func(n earlyNotice) bool {
+		if n.of == id {
+			of = append(of, n)
+		}
+		return n.of == id
+	})
+	return of
 }
 
 func (m *earlyEvents) add(id SessionID, e evidence) {
@@ -271,8 +292,7 @@ func (j *Join) ofParent(ctx context.Context, e Event, use eventUse, d *eventData
 		}
 	case useEnqueued:
 		if d.Item.Type == "synthetic" {
-			_, err := j.ObserveText(ctx, EnvelopeInput{Text: d.Item.Payload.Text, Metadata: d.Item.Payload.Metadata}, e.inboxID())
-			return err
+			return j.notice(ctx, EnvelopeInput{Text: d.Item.Payload.Text, Metadata: d.Item.Payload.Metadata}, e.inboxID())
 		}
 	case useToolName:
 		j.mu.Lock()
@@ -289,13 +309,29 @@ func (j *Join) ofParent(ctx context.Context, e Event, use eventUse, d *eventData
 		p := &d.Part
 		switch {
 		case p.Type == "text" && p.Synthetic:
-			_, err := j.ObserveText(ctx, EnvelopeInput{Text: p.Text}, p.ID)
-			return err
+			return j.notice(ctx, EnvelopeInput{Text: p.Text}, p.ID)
 		case p.Type == "tool" && (p.Tool == "task" || p.Tool == "subagent"):
 			return j.call(ctx, call{tool: p.Tool, id: p.CallID, status: p.State.Status, text: cmp.Or(p.State.Output, p.State.Error),
 				metadata: p.State.Metadata, label: p.State.Title, agent: p.State.Input.Agent})
 		}
 	}
+	return nil
+}
+
+// notice takes a text that the host wrote to the parent. One of a session that is no child yet is
+// kept until it is one.
+func (j *Join) notice(ctx context.Context, in EnvelopeInput, id string) error {
+	out, err := j.ObserveText(ctx, in, id)
+	of := out.Envelope.Session
+	if err != nil || out.Verdict != EnvelopeForeign || checkSession("session", of) != nil || of == j.parent {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.early.notices) >= mostEarlyNotices {
+		j.early.notices = slices.Delete(j.early.notices, 0, 1)
+	}
+	j.early.notices = append(j.early.notices, earlyNotice{strongID(of), in, id})
 	return nil
 }
 

@@ -113,6 +113,13 @@ func (j *Join) replay(ctx context.Context, c *joined) error {
 			}
 		}
 	}
+	j.mu.Lock()
+	notices := j.early.told(c.id)
+	j.mu.Unlock()
+	for _, n := range notices {
+		_, err := j.ObserveText(ctx, n.in, n.id)
+		failed = append(failed, err)
+	}
 	return errors.Join(failed...)
 }
 
