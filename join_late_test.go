@@ -1,0 +1,103 @@
+package team_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/teamchan/team"
+)
+
+// lateHost is a host whose answer to a look comes behind what happens meanwhile.
+type lateHost struct {
+	*joinHost
+	meanwhile func()
+}
+
+func (h *lateHost) Inspect(ctx context.Context, id team.SessionID) (team.Inspection, error) {
+	i, err := h.joinHost.Inspect(ctx, id)
+	if f := h.meanwhile; f != nil {
+		h.meanwhile = nil
+		f()
+	}
+	return i, err
+}
+
+func TestJoinSnapshotIsOlderThanWhatComesMeanwhile(t *testing.T) {
+	t.Run("a session that ran before its ending came has not begun anew", func(t *testing.T) {
+		host := &lateHost{joinHost: new(joinHost)}
+		j := newJoin(t, &team.JoinOptions{Sessions: host})
+		register(t, j, "ses_kid")
+		observe(t, j, busy("ses_kid"))
+		host.set("ses_kid", team.Inspection{Activity: team.ActivityRunning})
+		host.meanwhile = func() { observe(t, j, idle("ses_kid")) }
+		require.NoError(t, j.Resync(t.Context(), "test"))
+		c := childOf(t, j, "ses_kid")
+		require.Equal(t, team.ChildCompleted, c.State)
+		require.Equal(t, 1, c.Turn)
+	})
+	t.Run("a session that was idle before its next turn began has not ended that", func(t *testing.T) {
+		host := &lateHost{joinHost: new(joinHost)}
+		j := newJoin(t, &team.JoinOptions{Sessions: host})
+		register(t, j, "ses_kid")
+		observe(t, j, busy("ses_kid"))
+		host.set("ses_kid", team.Inspection{Activity: team.ActivityIdle, Session: team.Session{Outcome: "failed", Idle: time.Now()}})
+		host.meanwhile = func() { observe(t, j, idle("ses_kid"), busy("ses_kid")) }
+		require.NoError(t, j.Resync(t.Context(), "test"))
+		c := childOf(t, j, "ses_kid")
+		require.Equal(t, team.ChildRunning, c.State)
+		require.Equal(t, 2, c.Turn)
+	})
+}
+
+func TestJoinSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := new(joinHost)
+		j := newJoin(t, &team.JoinOptions{Sessions: host})
+		register(t, j, "ses_tries", "ses_ran")
+		host.set("ses_tries", team.Inspection{Activity: team.ActivityRunning})
+		host.set("ses_ran", team.Inspection{Activity: team.ActivityIdle, Last: &team.LastMessage{Completed: time.Now(), Finish: "tool-calls"}})
+		observe(t, j, ev2("ses_tries", 1, "session.execution.started", ""), ev2("ses_tries", 2, "session.retry.scheduled", `{"attempt":4,"error":{"type":"APIError","message":"refused"}}`))
+		w, err := j.Wait(t.Context(), &team.WaitOptions{Timeout: 20 * time.Second})
+		require.NoError(t, err)
+		require.NotZero(t, host.looks)
+		require.Equal(t, team.ChildStalled, w.Children[0].State, "a session that waits for its next try counts as running, and is stalled")
+		require.Contains(t, w.Children[0].Reason, "APIError: refused")
+		require.Equal(t, team.ChildUnknown, w.Children[1].State, "a session with a message has run, though nobody saw it")
+		require.True(t, w.Children[1].Presumed)
+	})
+}
+
+func TestJoinNoticeBeforeTheCallHasAnswered(t *testing.T) {
+	enqueued := func(id team.SessionID, state, body string) team.Event {
+		in := notice(id, state, body)
+		data, err := json.Marshal(map[string]any{"inboxID": "msg_" + string(id), "item": map[string]any{"type": "synthetic",
+			"payload": map[string]any{"text": in.Text, "metadata": in.Metadata}}})
+		require.NoError(t, err)
+		return ev(lead, "session.inbox.enqueued", string(data))
+	}
+	t.Run("it ends the child as soon as that is known", func(t *testing.T) {
+		j := newJoin(t, nil)
+		observe(t, j, enqueued("ses_quick", "error", "broken"))
+		reg, err := j.RegisterResult(t.Context(), toolResult("ses_quick", "call_1", "running", ""))
+		require.NoError(t, err)
+		require.Equal(t, team.ChildFailed, reg.Child.State)
+		require.Equal(t, team.FromNotice, reg.Child.By.Source)
+		require.Equal(t, 1, reg.Child.Turn)
+	})
+	t.Run("the newest are kept, and one of another child ends nobody", func(t *testing.T) {
+		j := newJoin(t, nil)
+		for i := range 40 {
+			observe(t, j, enqueued(team.SessionID(fmt.Sprint("ses_", i)), "completed", "text"))
+		}
+		register(t, j, "ses_0", "ses_39", "ses_other")
+		require.Equal(t, team.ChildRunning, childOf(t, j, "ses_0").State)
+		require.Equal(t, team.ChildCompleted, childOf(t, j, "ses_39").State)
+		require.Equal(t, team.ChildRunning, childOf(t, j, "ses_other").State)
+	})
+}
