@@ -34,6 +34,7 @@ var children = map[string]func(ctx context.Context, args []string) error{
 	"indexer":  childIndexer,
 	"counter":  childCounter,
 	"follower": childFollower,
+	"joiner":   childJoiner,
 	"relay":    childRelay,
 	"stranger": childStranger,
 }
