@@ -184,6 +184,7 @@ func carryOut(ctx context.Context, workspace string, board *team.Board, store te
 	doc.Events = append([]event{}, r.log.events...)
 	doc.Plan = result.plan.Path
 	doc.Tasks = append([]task{}, result.tasks...)
+	doc.Endings = append([]ending{}, result.endings...)
 	if doc.Account, err = r.account(held, result); err != nil {
 		return err
 	}

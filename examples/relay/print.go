@@ -148,6 +148,7 @@ type document struct {
 	Events    []event   `json:"events"`
 	Plan      string    `json:"plan"` // path
 	Tasks     []task    `json:"tasks"`
+	Endings   []ending  `json:"endings"` // how it is known that each specialist has settled
 	Account   account   `json:"account"`
 	LongReply string    `json:"long_reply,omitempty"` // a signal whose body was offloaded, as the lead saw it
 }
@@ -251,6 +252,7 @@ func (p *console) tail(d document, relative func(string) string) {
 		p.printf("\n%s\n\n  %s\n", p.paint(bold, "What the lead saw of the reply that was far too long"),
 			p.paint(dim, strings.ReplaceAll(d.LongReply, "\n", "\n  ")))
 	}
+	p.endings(d.Endings)
 	p.account(d.Account)
 }
 

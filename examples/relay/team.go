@@ -200,19 +200,24 @@ type outcome struct {
 	plan     team.Entry
 	seen     []team.Signal // what it received
 	excerpts []string      // what it read from the board
+	endings  []ending
 }
 
 // lead hands over from step to step, then writes the plan. It never has the
 // bodies in its context: it reads the beginnings, where the findings are.
 func (r *relay) lead(ctx context.Context) (out outcome, err error) {
 	done := r.journal.settled()
+	join, err := r.openJoin(ctx, done)
+	if err != nil {
+		return out, err
+	}
 	for _, step := range steps {
-		open := 0
+		var open []team.SessionID
 		for _, s := range step {
 			if _, ok := done[s.role]; ok {
 				continue
 			}
-			open++
+			open = append(open, sessionOf(r.session, s.role))
 			handoff := team.Signal{Kind: team.KindHandoff, Summary: s.ask, Key: "handoff"}
 			for _, role := range s.reads {
 				handoff.Refs = append(handoff.Refs, done[role].Refs[0]) // the entry
@@ -220,17 +225,19 @@ func (r *relay) lead(ctx context.Context) (out outcome, err error) {
 			if _, err := r.signals.Send(ctx, string(s.role), handoff); err != nil {
 				return out, err
 			}
-		}
-		for open > 0 {
-			answer, err := r.await(ctx)
-			if err != nil {
+			if err := r.register(ctx, join, s.role); err != nil {
 				return out, err
 			}
-			if _, ok := done[answer.From.Role]; !ok {
-				done[answer.From.Role] = answer
-				open--
-			}
 		}
+		if len(open) == 0 {
+			continue
+		}
+		if err := r.wait(ctx, join, open, done); err != nil {
+			return out, err
+		}
+	}
+	if out.endings, err = endings(ctx, join); err != nil {
+		return out, err
 	}
 
 	var reports []report
