@@ -45,7 +45,6 @@ type worldKid struct {
 	last    *team.LastMessage
 	idleAt  time.Time
 	outcome string
-	known   bool // somebody told the Join that it exists
 }
 
 func (w *world) emit(k *worldKid, e team.Event) {

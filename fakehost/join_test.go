@@ -155,6 +155,10 @@ func waitWithFaults(t *testing.T, p fakehost.Profile, faults ...fakehost.Fault) 
 		require.Contains(t, endings(p, job, has), c.State, "%s: %+v", job, c)
 		require.Equal(t, c.State == team.ChildUnknown, c.Presumed, "%s: %+v", job, c)
 		require.Equal(t, 1, c.Turn, "%s: %+v", job, c)
+		if done := c.State == team.ChildCompleted || c.State == team.ChildEmpty; done && job == jobCareful && slices.ContainsFunc(c.Evidence,
+			func(e team.JoinEvidence) bool { return e.State == team.ChildFailed }) {
+			require.NotEmpty(t, c.Conflicts, "the idle event of generation 1 and the notice say different things: %+v", c)
+		}
 	}
 	if has(fakehost.FaultUnknownEvents) && !has(fakehost.FaultStreamCut) && !has(fakehost.FaultOverflow) {
 		require.Equal(t, []string{"session.future.happened"}, unknown, "reported by name, once")
@@ -233,7 +237,7 @@ func (w *truth) waitUntil(t *testing.T, h *fakehost.Host, j *team.Join, seen *si
 		waited, err := j.Wait(t.Context(), &team.WaitOptions{Timeout: time.Second})
 		require.NoError(t, err)
 		for i, c := range waited.Children {
-			w.compare(t, seen, c)
+			w.compare(t, h, seen, c)
 			require.True(t, i == 0 || waited.Children[i-1].Order < c.Order, "the order is that of registration")
 			for _, a := range c.Asks {
 				require.Equal(t, "permission", a.Kind)
@@ -257,8 +261,9 @@ func (w *truth) waitUntil(t *testing.T, h *fakehost.Host, j *team.Join, seen *si
 	}
 }
 
-// compare is the laws: never early, never twice.
-func (w *truth) compare(t *testing.T, seen *sightings, c team.Child) {
+// compare is the laws: never early, never twice. A child that is over has left its script, or has never
+// come to it and does not run.
+func (w *truth) compare(t *testing.T, h *fakehost.Host, seen *sightings, c team.Child) {
 	w.mu.Lock()
 	ended, over := w.ended[c.Session]
 	w.mu.Unlock()
@@ -267,11 +272,17 @@ func (w *truth) compare(t *testing.T, seen *sightings, c team.Child) {
 		require.Equal(t, was.Turn, c.Turn, "it settled once: %+v, then %+v", was, c)
 		require.True(t, c.Settled(), "it settled once: %+v, then %+v", was, c)
 	}
-	if !c.Settled() || c.State == team.ChildCancelled || c.State == team.ChildInterrupted {
+	if !c.Settled() {
 		return
 	}
-	require.True(t, over, "settled early: %+v", c)
-	require.False(t, c.Ended.Before(ended.Truncate(0)), "settled early: %+v, it ended at %s", c, ended)
+	if over {
+		require.False(t, c.Ended.Before(ended), "settled early: %+v, it ended at %s", c, ended)
+	} else {
+		active, err := h.Session.Active(t.Context())
+		require.NoError(t, err)
+		require.NotContains(t, active, string(c.Session), "settled early: %+v", c)
+		require.Contains(t, []team.ChildState{team.ChildCancelled, team.ChildInterrupted, team.ChildUnknown}, c.State, "it did no work: %+v", c)
+	}
 	if !c.Presumed {
 		seen.firm[c.Session] = c
 	}
