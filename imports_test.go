@@ -60,7 +60,7 @@ var importTable = map[string]row{
 	"hosttest": {code: []string{""}},
 	"opencode": {code: []string{""}, test: []string{"hosttest", "github.com/stretchr/testify/require"}},
 	// Tests alone, of everything together.
-	"opencode/livetest": {test: []string{"", "opencode", "hosttest", "memstore", "internal/scriptedmodel", "github.com/stretchr/testify/require"}},
+	"opencode/livetest": {test: []string{"", "opencode", "hosttest", "fakehost", "memstore", "internal/scriptedmodel", "github.com/stretchr/testify/require"}},
 
 	"examples/relay": {code: []string{"", "opencode", "sqlitestore"}, test: []string{"memstore"}},
 }

@@ -23,6 +23,7 @@ type proxy struct {
 	*httptest.Server
 	lose    func(*http.Request) bool // whether the answer is lost; the request arrives
 	hide    func(*http.Request) bool // whether the route is not there
+	down    atomic.Bool              // nothing comes through
 	dropped atomic.Int64
 }
 
@@ -35,6 +36,9 @@ func newProxy(tb testing.TB) *proxy {
 	never := func(*http.Request) bool { return false }
 	p := &proxy{lose: never, hide: never}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.down.Load() {
+			panic(http.ErrAbortHandler)
+		}
 		if p.hide(r) {
 			http.NotFound(w, r)
 			return
