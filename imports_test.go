@@ -41,6 +41,7 @@ var importTable = map[string]row{
 	"internal/portcheck":  {},
 	"internal/slug":       {code: []string{"golang.org/x/text/unicode/norm"}, test: []string{"golang.org/x/text/cases"}},
 	"internal/tokencost":  {},
+	"internal/transcript": {},
 	"internal/workspace":  {},
 
 	// A model for tests of hosts.
@@ -55,12 +56,12 @@ var importTable = map[string]row{
 
 	"fakehost": {
 		code: []string{"", "github.com/ncruces/go-sqlite3"},
-		test: []string{"hosttest", "memstore", "github.com/stretchr/testify/require"},
+		test: []string{"hosttest", "internal/transcript", "memstore", "github.com/stretchr/testify/require"},
 	},
 	"hosttest": {code: []string{""}},
 	"opencode": {code: []string{""}, test: []string{"hosttest", "github.com/stretchr/testify/require"}},
 	// Tests alone, of everything together.
-	"opencode/livetest": {test: []string{"", "opencode", "hosttest", "fakehost", "memstore", "internal/scriptedmodel", "github.com/stretchr/testify/require"}},
+	"opencode/livetest": {test: []string{"", "opencode", "hosttest", "fakehost", "memstore", "internal/scriptedmodel", "internal/transcript", "github.com/stretchr/testify/require"}},
 
 	"examples/relay": {code: []string{"", "opencode", "sqlitestore"}, test: []string{"memstore"}},
 }

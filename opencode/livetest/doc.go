@@ -5,5 +5,6 @@
 //	TEAM_OPENCODE=$HOME/.cache/team-opencode/node_modules/.bin/opencode go test ./opencode/livetest
 //
 // One server is started for all tests, with a home, a configuration and a data folder of its own, on
-// 127.0.0.1. It needs no network.
+// 127.0.0.1. It needs no network. testdata/transcripts is what the version above did; see TestTranscripts for the
+// command that writes it again.
 package livetest

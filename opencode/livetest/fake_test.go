@@ -23,10 +23,10 @@ func fake(tb testing.TB, profile fakehost.Profile) (*opencode.Host, *fakehost.Ho
 		if t.Text() == "work" {
 			return "", t.Sleep(ctx, time.Hour)
 		}
-		return "done", nil
+		return scripted(ctx, t)
 	}
 	host, err := fakehost.Open(tb.Context(), "", &fakehost.Options{Profile: profile, Directory: dir, DataDir: tb.TempDir(),
-		Agents: []fakehost.Agent{{Name: "build", Mode: "primary", Script: script}}})
+		Agents: []fakehost.Agent{{Name: "build", Mode: "primary", Script: script}, {Name: "general", Mode: "subagent", Script: script}}})
 	require.NoError(tb, err)
 	server := httptest.NewServer(host.Handler())
 	tb.Cleanup(func() {
