@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/internal/scriptedmodel"
 	"github.com/teamchan/team/opencode"
 )
 
@@ -95,6 +96,9 @@ func TestDerivedRules(t *testing.T) {
 				calls = append(calls, call{Tool: "task", Gate: gate(n), Args: args{"description": agent, "prompt": "nothing", "subagent_type": agent}})
 			}
 			begin(t, h, id, step{Calls: calls})
+			// Now the turn has its rules: what comes later cannot deny it the task tool.
+			_, err := live.model.Wait(ctx, func(r scriptedmodel.Request) bool { return r.Header.Get("X-Session-Id") == string(id) })
+			require.NoError(t, err)
 			seen := make(map[team.SessionID]bool)
 			for n := range each {
 				random := randomRules(rnd, 4)
