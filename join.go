@@ -117,6 +117,7 @@ type Join struct {
 	records Records
 	opts    JoinOptions
 	own     EnvelopeMatcher
+	opened  bool
 
 	mu        sync.RWMutex
 	children  map[SessionID]*joined
@@ -126,6 +127,8 @@ type Join struct {
 	calls     map[string]string // of the parent, 2.x: the tool's name by the id of the call
 	changed   chan struct{}     // closed and replaced whenever a child changes
 	parentEnd bool              // the parent is idle, as far as the stream says
+
+	unreadable boundedNames // keys of records that are corrupt
 
 	gap    atomic.Bool // the stream has a hole that no snapshot has filled
 	stream streamAccount
@@ -146,8 +149,14 @@ type joined struct {
 	descends []SessionID // its share of Join.descends
 	todo     []evidence  // what could not be written yet, in order
 	unseen   error       // why the last look failed
+	broken   error       // its record cannot be read any more
 	looked   time.Time   // when that was
 	asked    []string    // what a Wait has returned for
+
+	// owes is how many endings another process has written that the stream of this one has
+	// not come to; from owesUntil on it has lost them.
+	owes      int
+	owesUntil time.Time
 }
 
 // OpenJoin opens the account of the children of parent in records. An empty parent
@@ -181,11 +190,12 @@ func OpenJoin(ctx context.Context, records Records, parent SessionID, opts *Join
 	}
 	if err == nil {
 		j.prefix = "team/join/" + keyPart(string(j.parent)) + "/"
-		err = j.load(ctx)
+		_, err = j.load(ctx) // of records that cannot be read, Wait tells
 	}
 	if err != nil {
 		return nil, edge("join.open", string(j.parent), err)
 	}
+	j.opened = true
 	return j, nil
 }
 

@@ -27,7 +27,7 @@ type Cancelled struct {
 
 // Cancel asks the host to stop a child. It has settled as cancelled only if the host
 // confirms that; with each other verdict it is as it was, and what the host says later
-// counts. A child that has settled is not stopped again: CancelIdle. An id that
+// counts. A child that has settled is not stopped again, unless that is presumed: CancelIdle. An id that
 // is no child of the parent is a *ChildError, and the host is not asked.
 func (j *Join) Cancel(ctx context.Context, id SessionID) (Cancelled, error) {
 	found, err := j.find([]SessionID{id})
@@ -42,7 +42,7 @@ func (j *Join) Cancel(ctx context.Context, id SessionID) (Cancelled, error) {
 }
 
 func (j *Join) cancel(ctx context.Context, c *joined) (Cancelled, error) {
-	if c.account().Settled() {
+	if child := c.account(); child.Settled() && !child.Presumed {
 		return Cancelled{Verdict: CancelIdle}, nil
 	}
 	if j.opts.Sessions == nil {

@@ -2,7 +2,9 @@ package team
 
 import (
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // The bounds of what a child's record keeps. What is over them is counted.
@@ -12,6 +14,7 @@ const (
 	mostEarlier   = 8
 	mostAsks      = 16
 	mostSeen      = 16
+	mostOpen      = 1024 // descendants at the same time
 	reasonBytes   = 200
 )
 
@@ -250,6 +253,15 @@ func cutReason(s string) string {
 		end--
 	}
 	return s[:end] + "…"
+}
+
+// boundID bounds an id of the host's, in a way that keeps two long ones that begin alike apart
+// and that JSON does not change.
+func boundID(id string) string {
+	if len(id) <= reasonBytes && utf8.ValidString(id) {
+		return id
+	}
+	return strings.ToValidUTF8(id[:min(len(id), reasonBytes/2)], "") + "…" + hexDigest(bytesOf(id))[:32]
 }
 
 // keepLast appends s to a list of the last ones, and reports false if it is there.

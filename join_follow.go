@@ -132,7 +132,7 @@ func (j *Join) followOne(ctx context.Context, events Events, o FollowOptions, fi
 				}
 			}
 			if resync {
-				resync = j.resync(ctx) != nil
+				resync = j.resync(ctx, time.Time{}) != nil
 			}
 		}
 	}

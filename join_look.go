@@ -58,7 +58,7 @@ func (j *Join) Resync(ctx context.Context, why string) error {
 	err := checkName("why", why)
 	if err == nil {
 		j.gapped(why)
-		err = j.resync(ctx)
+		err = j.resync(ctx, time.Time{})
 	}
 	return edge("join.resync", string(j.parent), err)
 }
@@ -94,7 +94,8 @@ func (j *Join) blind() bool {
 	return j.stream.gaps > 0 && (j.gap.Load() || time.Since(j.stream.last) < time.Minute)
 }
 
-func (j *Join) resync(ctx context.Context) error {
+// resync reads the snapshots of all that have not settled. until is as in inspect.
+func (j *Join) resync(ctx context.Context, until time.Time) error {
 	j.stream.mu.Lock()
 	gaps := j.stream.gaps
 	j.stream.mu.Unlock()
@@ -115,12 +116,16 @@ func (j *Join) resync(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := j.look(ctx, c, true); err != nil {
+		mute, err := j.look(ctx, c, true, until)
+		if err != nil {
 			return err
 		}
 		c.mu.Lock()
 		filled = filled && c.unseen == nil
 		c.mu.Unlock()
+		if mute {
+			break
+		}
 	}
 	j.stream.mu.Lock()
 	defer j.stream.mu.Unlock()
@@ -132,14 +137,15 @@ func (j *Join) resync(ctx context.Context) error {
 }
 
 // look reads the snapshot of a child. That the host does not answer is kept with the
-// child; the error is about the store.
-func (j *Join) look(ctx context.Context, c *joined, resync bool) error {
+// child; the error is about the store. mute: it took all the time there was, so do not ask
+// about the next. until is as in inspect.
+func (j *Join) look(ctx context.Context, c *joined, resync bool, until time.Time) (mute bool, err error) {
 	c.mu.Lock()
 	asOf := momentOf(&c.rec) // what comes while the host answers is newer than the answer
 	c.mu.Unlock()
-	seen, err := j.inspect(ctx, c.id)
+	seen, err := j.inspect(ctx, c.id, until)
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 	gone := errors.Is(err, ErrNotFound)
 	if gone {
@@ -150,17 +156,22 @@ func (j *Join) look(ctx context.Context, c *joined, resync bool) error {
 	rec := c.rec.clone()
 	c.mu.Unlock()
 	if err != nil {
-		return nil
+		return errors.Is(err, context.DeadlineExceeded), nil
 	}
+	return false, j.saw(ctx, c, &rec, asOf, seen, gone, resync, until)
+}
+
+// saw takes in a snapshot of a child, or that the session is gone.
+func (j *Join) saw(ctx context.Context, c *joined, rec *childRecord, asOf moment, seen Inspection, gone, resync bool, until time.Time) error {
 	base := JoinEvidence{Source: FromSnapshot, Resync: resync}
 	if gone {
 		base.What, base.State, base.Reason = "not found", ChildInterrupted, "deleted"
 		return j.absorb(ctx, c, evidence{JoinEvidence: base, asOf: asOf})
 	}
-	if err := j.lookBelow(ctx, c, &rec, seen, base); err != nil {
+	if err := j.lookBelow(ctx, c, rec, seen, base, until); err != nil {
 		return err
 	}
-	e, answer, ok := judge(&rec, seen, base, time.Now(), j.opts.Grace)
+	e, answer, ok := judge(rec, seen, base, time.Now(), j.opts.Grace)
 	if !ok {
 		return nil
 	}
@@ -174,20 +185,33 @@ func (j *Join) look(ctx context.Context, c *joined, resync bool) error {
 	return j.absorb(ctx, c, e)
 }
 
-// inspect asks the host about a session, as well as it can be asked.
-func (j *Join) inspect(ctx context.Context, id SessionID) (Inspection, error) {
-	if host, ok := j.opts.Sessions.(Inspector); ok {
-		return host.Inspect(ctx, id)
+// inspect asks the host about a session, as well as it can be asked. It has until then
+// to answer, zero is never, and not longer than Look.
+func (j *Join) inspect(ctx context.Context, id SessionID, until time.Time) (seen Inspection, err error) {
+	end := time.Now().Add(j.opts.Look)
+	if !until.IsZero() && until.Before(end) {
+		end = until
 	}
-	if j.opts.Sessions == nil {
-		return Inspection{}, fmt.Errorf("%w: there are no Sessions to ask; set JoinOptions.Sessions", errors.ErrUnsupported)
+	ask, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	switch host, ok := j.opts.Sessions.(Inspector); {
+	case j.opts.Sessions == nil:
+		return seen, fmt.Errorf("%w: there are no Sessions to ask; set JoinOptions.Sessions", errors.ErrUnsupported)
+	case ask.Err() != nil:
+		err = ask.Err()
+	case ok:
+		seen, err = host.Inspect(ask, id)
+	default:
+		seen.Session, err = j.opts.Sessions.Session(ask, id)
 	}
-	s, err := j.opts.Sessions.Session(ctx, id)
-	return Inspection{Session: s}, err
+	if err != nil && ask.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("the host did not answer in time: %w", ask.Err())
+	}
+	return seen, err
 }
 
 // lookBelow takes in what a snapshot says of descendants and asks.
-func (j *Join) lookBelow(ctx context.Context, c *joined, rec *childRecord, seen Inspection, base JoinEvidence) error {
+func (j *Join) lookBelow(ctx context.Context, c *joined, rec *childRecord, seen Inspection, base JoinEvidence, until time.Time) error {
 	var found []evidence
 	if seen.Open != nil {
 		for _, id := range seen.Open {
@@ -200,19 +224,27 @@ func (j *Join) lookBelow(ctx context.Context, c *joined, rec *childRecord, seen 
 		}
 	} else if base.Resync {
 		for _, id := range rec.Open { // their endings may be in the hole
-			s, err := j.inspect(ctx, id)
+			s, err := j.inspect(ctx, id, until)
+			if errors.Is(err, context.DeadlineExceeded) {
+				break
+			}
 			if errors.Is(err, ErrNotFound) || err == nil && (s.Activity == ActivityIdle || s.Activity == "" && s.Outcome != "") {
 				found = append(found, evidence{kind: evidenceClosed, other: id})
 			}
 		}
 	}
 	if seen.Asks != nil {
-		for _, a := range seen.Asks {
-			setDefault(&a.Session, c.id)
-			found = append(found, evidence{kind: evidenceAsk, ask: a})
+		asks := slices.Clone(seen.Asks)
+		for i := range asks {
+			a := &asks[i]
+			a.ID = boundID(a.ID)
+			if a.Session == "" || checkSession("session", a.Session) != nil {
+				a.Session = c.id
+			}
+			found = append(found, evidence{kind: evidenceAsk, ask: *a})
 		}
 		for _, a := range rec.Asks {
-			if a.Session == c.id && !slices.ContainsFunc(seen.Asks, func(b ChildAsk) bool { return a.ID == b.ID }) {
+			if a.Session == c.id && !slices.ContainsFunc(asks, func(b ChildAsk) bool { return a.ID == b.ID }) {
 				found = append(found, evidence{kind: evidenceAnswered, ask: a})
 			}
 		}

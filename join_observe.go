@@ -14,7 +14,7 @@ import (
 const (
 	mostEarlySessions = 1024 // sessions of which something is kept though nobody knows yet whose they are
 	mostEarlyEvents   = 32   // of one of these
-	mostCalls         = 256  // calls of the parent whose tool's name is kept
+	mostCalls         = 4096 // calls of the parent whose tool's name is kept
 	mostEarlyNotices  = 16   // notices of sessions that nobody knows yet
 )
 
@@ -85,8 +85,9 @@ func (j *Join) Stream() StreamReport {
 // earlyEvents keeps what came of sessions before anybody said whose children they are:
 // a child may start, and fail, before the call that began it has answered.
 type earlyEvents struct {
-	of      map[SessionID][]evidence
+	of      map[SessionID][]earlyEvent
 	order   []SessionID
+	number  int // of the last one
 	notices []earlyNotice
 }
 
@@ -109,11 +110,22 @@ func (m *earlyEvents) told(id SessionID) (of []earlyNotice) {
 	return of
 }
 
+// An earlyEvent is evidence of a session; the numbers are in the order in which they came.
+type earlyEvent struct {
+	evidence
+	of     SessionID
+	number int
+}
+
 func (m *earlyEvents) add(id SessionID, e evidence) {
 	if m.of == nil {
-		m.of = make(map[SessionID][]evidence)
+		m.of = make(map[SessionID][]earlyEvent)
 	}
+	id = strongID(id)
 	kept, ok := m.of[id]
+	if n := len(kept); n > 0 && e.kind == evidenceStart && kept[n-1].kind == evidenceStart {
+		return // 1.x says it before each step
+	}
 	if !ok {
 		if len(m.order) >= mostEarlySessions {
 			delete(m.of, m.order[0])
@@ -124,13 +136,14 @@ func (m *earlyEvents) add(id SessionID, e evidence) {
 	if len(kept) >= mostEarlyEvents {
 		kept = slices.Delete(kept, 1, 2) // the first says that it started
 	}
-	m.of[strongID(id)] = append(kept, e)
+	m.number++
+	m.of[id] = append(kept, earlyEvent{e, id, m.number})
 }
 
 // strongID returns a copy, so that a kept id does not keep the event.
 func strongID(id SessionID) SessionID { return SessionID(strings.Clone(string(id))) }
 
-func (m *earlyEvents) take(id SessionID) []evidence {
+func (m *earlyEvents) take(id SessionID) []earlyEvent {
 	kept := m.of[id]
 	if kept != nil {
 		delete(m.of, id)
@@ -163,20 +176,28 @@ func (j *Join) Observe(ctx context.Context, e Event) (bool, error) {
 		j.stream.counts[t.number].Add(1)
 	}
 	j.mu.RLock()
-	c := j.children[e.Session]
-	var owner SessionID
-	if c == nil && len(j.descends) > 0 {
-		owner = j.descends[e.Session]
-	}
+	c, owner := j.about(e.Session)
 	j.mu.RUnlock()
-	if c != nil {
-		c.life.Store(time.Now().UnixNano())
-	}
 	if t == nil || t.use == useNothing {
 		return c != nil || owner != "" || e.Session == j.parent, nil
 	}
 	ours, err := j.observe(ctx, e, t.use, c, owner)
 	return ours, edge("join.observe", e.Type, err)
+}
+
+// about returns the child that a session is, or that it is a descendant of, and notes that it
+// is alive. j.mu is held.
+func (j *Join) about(id SessionID) (c *joined, owner SessionID) {
+	c = j.children[id]
+	alive := c
+	if c == nil && len(j.descends) > 0 {
+		owner = j.descends[id]
+		alive = j.children[owner]
+	}
+	if alive != nil {
+		alive.life.Store(time.Now().UnixNano())
+	}
+	return c, owner
 }
 
 func (j *Join) observe(ctx context.Context, e Event, use eventUse, c *joined, owner SessionID) (bool, error) {
@@ -199,7 +220,9 @@ func (j *Join) observe(ctx context.Context, e Event, use eventUse, c *joined, ow
 	}
 	if e.Session == "" {
 		e.Session = cmp.Or(d.SessionID, d.Info.ID)
-		c = j.child(e.Session)
+		j.mu.RLock()
+		c, owner = j.about(e.Session)
+		j.mu.RUnlock()
 	}
 	if e.Session == "" {
 		return false, nil
@@ -230,7 +253,8 @@ func (j *Join) foreshadow(id SessionID, e evidence) {
 	}
 	e.Reason = strings.Clone(cutReason(e.Reason))
 	e.What = strings.Clone(e.What)
-	e.ask.ID, e.ask.Session = strings.Clone(cutReason(e.ask.ID)), strongID(e.ask.Session)
+	e.ask.ID, e.ask.Session = strings.Clone(boundID(e.ask.ID)), strongID(e.ask.Session)
+	e.At = time.Now().UTC()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.early.add(id, e)
@@ -246,7 +270,7 @@ func (j *Join) created(ctx context.Context, e Event, parent SessionID) (bool, er
 		c = j.children[owner]
 	}
 	j.mu.RUnlock()
-	if parent == "" || parent == e.Session || parent == j.parent || known || checkSession("session", e.Session) != nil {
+	if parent == "" || parent == e.Session || parent == j.parent || e.Session == j.parent || known || checkSession("session", e.Session) != nil {
 		return known || parent == j.parent, nil
 	}
 	open := evidence{JoinEvidence: JoinEvidence{Source: FromEvent, What: e.Type}, kind: evidenceOpen, other: strongID(e.Session)}
@@ -300,7 +324,7 @@ func (j *Join) ofParent(ctx context.Context, e Event, use eventUse, d *eventData
 			clear(j.calls) // calls that never ended
 		}
 		if d.Name == "subagent" || d.Name == "task" {
-			j.calls[d.ID] = d.Name
+			j.calls[boundID(d.ID)] = d.Name
 		}
 		j.mu.Unlock()
 	case useToolProgress, useToolEnd:
@@ -347,9 +371,9 @@ func (e Event) inboxID() string {
 // ofCall takes an event of a tool call of 2.x, whose name came in an earlier one.
 func (j *Join) ofCall(ctx context.Context, e Event, use eventUse, d *eventData) error {
 	j.mu.Lock()
-	tool, ok := j.calls[d.ID]
+	tool, ok := j.calls[boundID(d.ID)]
 	if ok && use == useToolEnd {
-		delete(j.calls, d.ID)
+		delete(j.calls, boundID(d.ID))
 	}
 	j.mu.Unlock()
 	if !ok {

@@ -3,6 +3,7 @@ package team
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,17 +29,26 @@ const (
 
 func (j *Join) childKey(id SessionID) string { return j.prefix + "c/" + keyPart(string(id)) }
 
-// load reads the children that the store knows and this process does not.
-func (j *Join) load(ctx context.Context) error {
+// load reads the children that the store knows and this process does not. broken is
+// about records that cannot be read: the others are loaded.
+func (j *Join) load(ctx context.Context) (broken, err error) {
 	for key, err := range j.records.Keys(ctx, j.prefix+"c/", "") {
-		if err != nil {
-			return err
+		if err == nil {
+			err = j.loadKey(ctx, key)
 		}
-		if err := j.loadKey(ctx, key); err != nil {
-			return err
+		switch {
+		case errors.Is(err, ErrCorrupt):
+			if j.unreadable.add(key) && j.opts.Report != nil {
+				j.opts.Report(ctx, "unreadable record", key)
+			}
+			if broken == nil {
+				broken = err // one name is enough to begin with
+			}
+		case err != nil:
+			return broken, err
 		}
 	}
-	return nil
+	return broken, nil
 }
 
 // loadKey reads the child under key, unless it is in memory.
@@ -66,13 +76,32 @@ func (j *Join) read(ctx context.Context, key string) (childRecord, Version, erro
 		return childRecord{}, "", err
 	}
 	var rec childRecord
-	if err := json.Unmarshal(stored.Value, &rec); err != nil {
-		return childRecord{}, "", fmt.Errorf("%w: record of a child: %w", ErrCorrupt, err)
+	if err = json.Unmarshal(stored.Value, &rec); err == nil {
+		err = rec.check()
 	}
-	if j.childKey(rec.Session) != key {
-		return childRecord{}, "", fmt.Errorf("%w: record of a child is that of another", ErrCorrupt)
+	if err == nil && j.childKey(rec.Session) != key {
+		err = errors.New("it is that of another")
+	}
+	if err != nil {
+		return childRecord{}, "", fmt.Errorf("%w: record of a child, %s: %w; delete it, and adopt the child again", ErrCorrupt, quoteName(key), err)
 	}
 	return rec, stored.Version, nil
+}
+
+// check refuses what no Join has written.
+func (r *childRecord) check() error {
+	for _, t := range append(slices.Clone(r.Earlier), r.ChildTurn) {
+		a := t.Answer
+		switch {
+		case t.Turn < 1 || t.Turn > r.Turn:
+			return errors.New("it has no such turn")
+		case !t.State.Settled() && t.State != ChildRunning && t.State != ChildSettling:
+			return errors.New("its state is none")
+		case a.Size < 0 || a.Known && a.Size > 0 && len(a.SHA256) != 2*sha256.Size:
+			return errors.New("its answer has no digest")
+		}
+	}
+	return nil
 }
 
 // insert puts a child into memory, unless somebody did already, and returns the one
@@ -85,6 +114,9 @@ func (j *Join) insert(rec childRecord, version Version) *joined {
 	}
 	c := &joined{number: rec.Order, id: rec.Session, key: j.childKey(rec.Session), rec: rec, version: version}
 	c.note()
+	if j.opened { // our stream runs already, and may be behind that of who wrote this
+		c.owes, c.owesUntil = rec.endingsSince(time.Now().Add(-j.opts.Lag)), time.Now().Add(j.opts.Lag)
+	}
 	c.life.Store(time.Now().UnixNano()) // silence counts from when somebody listens
 	j.children[rec.Session] = c
 	j.byKey[c.key] = c
@@ -108,11 +140,17 @@ func (j *Join) absorb(ctx context.Context, c *joined, e evidence) error {
 	defer c.mu.Unlock()
 	err := j.catchUp(ctx, c)
 	if err == nil {
-		err = j.change(ctx, c, func(r *childRecord) bool { return r.apply(e, time.Now(), &j.opts) })
+		err = j.change(ctx, c, func(r *childRecord) bool { return !c.owed(e, time.Now()) && r.apply(e, time.Now(), &j.opts) })
 	}
-	if err != nil && len(c.todo) < mostUnkept {
+	switch {
+	case err == nil:
+	case e.kind == evidenceAnswer || e.kind == evidenceCancel:
+		// Who asked for it is told that it failed, and does nothing.
+	case len(c.todo) < mostUnkept:
 		e.At = time.Now().UTC()
 		c.todo = append(c.todo, e)
+	default:
+		j.gapped("the store failed for too long") // a snapshot makes up for what is not kept
 	}
 	return err
 }
@@ -121,7 +159,7 @@ func (j *Join) absorb(ctx context.Context, c *joined, e evidence) error {
 func (j *Join) catchUp(ctx context.Context, c *joined) error {
 	for len(c.todo) > 0 {
 		e := c.todo[0]
-		if err := j.change(ctx, c, func(r *childRecord) bool { return r.apply(e, time.Now(), &j.opts) }); err != nil {
+		if err := j.change(ctx, c, func(r *childRecord) bool { return !c.owed(e, time.Now()) && r.apply(e, time.Now(), &j.opts) }); err != nil {
 			return err
 		}
 		c.todo = c.todo[1:]
@@ -137,6 +175,9 @@ func (j *Join) tick(ctx context.Context, all []*joined) error {
 		err := j.catchUp(ctx, c)
 		if err == nil && c.rec.Over != nil && !c.rec.Over.Due.IsZero() && !time.Now().Before(c.rec.Over.Due) {
 			err = j.change(ctx, c, func(r *childRecord) bool { return r.due(time.Now()) })
+		}
+		if errors.Is(err, ErrCorrupt) {
+			c.broken, err = err, nil // the others go on
 		}
 		c.mu.Unlock()
 		if err != nil {
@@ -231,13 +272,66 @@ func (j *Join) take(c *joined, rec childRecord, version Version) {
 func (j *Join) reread(ctx context.Context, c *joined) error {
 	rec, version, err := j.read(ctx, c.key)
 	if err != nil {
+		if errors.Is(err, ErrCorrupt) {
+			c.broken = err
+		}
 		return err
 	}
+	c.broken = nil
 	if version != c.version {
+		if n := rec.endings() - c.rec.endings(); n > 0 {
+			c.owes, c.owesUntil = c.owes+n, time.Now().Add(j.opts.Lag)
+		}
 		rec.Seq = max(rec.Seq, c.rec.Seq)
 		j.take(c, rec, version)
 	}
 	return nil
+}
+
+// endings is how many endings the stream has come to, as far as the record tells.
+func (r *childRecord) endings() int {
+	n := r.Turn - 1 - r.Owes
+	if r.State.Settled() && !r.Presumed {
+		n++
+	}
+	return n
+}
+
+// endingsSince is the same of the turns that ended behind t.
+func (r *childRecord) endingsSince(t time.Time) int {
+	n := -r.Owes
+	for _, turn := range append(slices.Clone(r.Earlier), r.ChildTurn) {
+		if turn.State.Settled() && !turn.Presumed && turn.Ended.After(t) {
+			n++
+		}
+	}
+	return max(n, 0)
+}
+
+// owed reports whether an event belongs to a turn of which another process has written that
+// it is over: the stream of that one was faster than ours. Where events have a sequence, that
+// tells. c.mu is held.
+func (c *joined) owed(e evidence, now time.Time) bool {
+	if c.owes == 0 || e.Source != FromEvent || e.Seq != 0 || e.Reason == "deleted" {
+		return false
+	}
+	if !now.Before(c.owesUntil) {
+		c.owes = 0
+		return false
+	}
+	switch e.kind {
+	case evidenceStart, evidenceStep, evidenceRetry:
+		return true
+	case evidenceSeems:
+		if strings.HasPrefix(e.What, "session.next.") {
+			c.owes--
+		}
+		return true
+	case evidenceIdle, evidenceEnd:
+		c.owes--
+		return true
+	}
+	return false
 }
 
 // refresh takes in what other processes wrote of children.
@@ -246,7 +340,7 @@ func (j *Join) refresh(ctx context.Context, all []*joined) error {
 		c.mu.Lock()
 		err := j.reread(ctx, c)
 		c.mu.Unlock()
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrCorrupt) { // that is kept with the child: the others go on
 			return err
 		}
 	}

@@ -1,10 +1,12 @@
 package team
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -97,20 +99,25 @@ func (j *Join) replay(ctx context.Context, c *joined) error {
 	close(j.changed)
 	j.changed = make(chan struct{})
 	j.mu.Unlock()
-	var failed []error
+	var before []earlyEvent
+	j.mu.Lock()
 	for below := []SessionID{c.id}; len(below) > 0; below = below[1:] {
-		j.mu.Lock()
-		before := j.early.take(below[0])
-		j.mu.Unlock()
-		for _, e := range before {
+		found := j.early.take(below[0])
+		for _, e := range found {
 			if e.kind == evidenceOpen {
 				below = append(below, e.other)
 			}
-			if below[0] == c.id || e.kind == evidenceOpen {
-				failed = append(failed, j.absorb(ctx, c, e))
-			} else {
-				failed = append(failed, j.ofDescendant(ctx, below[0], c.id, e))
-			}
+		}
+		before = append(before, found...)
+	}
+	j.mu.Unlock()
+	slices.SortFunc(before, func(a, b earlyEvent) int { return cmp.Compare(a.number, b.number) })
+	var failed []error
+	for _, e := range before {
+		if e.of == c.id || e.kind == evidenceOpen {
+			failed = append(failed, j.absorb(ctx, c, e.evidence))
+		} else {
+			failed = append(failed, j.ofDescendant(ctx, e.of, c.id, e.evidence))
 		}
 	}
 	j.mu.Lock()
@@ -284,7 +291,7 @@ func (j *Join) adopt(ctx context.Context, ids []SessionID) (Adoption, error) {
 		if err != nil {
 			return a, err
 		}
-		if err := j.look(ctx, c, false); err != nil {
+		if _, err := j.look(ctx, c, false, time.Time{}); err != nil {
 			return a, err
 		}
 		taken = append(taken, s.ID)
@@ -333,7 +340,7 @@ func (j *Join) candidates(ctx context.Context, ids []SessionID, a *Adoption) ([]
 			}
 		}
 	}
-	kept := sessions[:0]
+	var kept []Session
 	for _, s := range sessions {
 		switch {
 		case s.ID == j.parent || checkSession("child", s.ID) != nil:

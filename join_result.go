@@ -65,12 +65,12 @@ func (j *Join) ObserveText(ctx context.Context, in EnvelopeInput, id string) (Ob
 // ended takes an envelope of a child that does not run any more.
 func (j *Join) ended(ctx context.Context, c *joined, env Envelope, id string, source JoinSource, via string) (Shown, error) {
 	e := evidence{JoinEvidence: JoinEvidence{Source: source, What: string(env.Generation), ID: id, State: env.State},
-		sight: &Sighting{Via: via, ID: cutReason(id), At: time.Now().UTC()}}
+		sight: &Sighting{Via: via, ID: boundID(id), At: time.Now().UTC()}}
 	if e.State == ChildUnknown {
 		e.Reason = env.Word
 	}
 	sum := hexDigest(bytesOf(trimmed(env.Body)))
-	e.seen = cutReason(id)
+	e.seen = boundID(id)
 	if e.seen == "" {
 		e.seen = string(env.State) + " " + sum
 	}
@@ -97,7 +97,7 @@ func (j *Join) ended(ctx context.Context, c *joined, env Envelope, id string, so
 		}
 		if t.Answer.SHA256 == sum && t.Answer.First != nil && (t.Told || n == c.rec.Turn) {
 			first := *t.Answer.First
-			shown := Shown{Turn: n, First: first, Again: first.Via != via || first.ID != cutReason(id)}
+			shown := Shown{Turn: n, First: first, Again: first.Via != via || first.ID != boundID(id)}
 			if shown.Again {
 				shown.Pointer = pointer(c.id, n, first)
 			}
@@ -187,19 +187,21 @@ func (j *Join) Result(ctx context.Context, id SessionID, via string) (Result, er
 	}
 	var r Result
 	if err == nil {
-		r, err = j.surface(ctx, found[0], via)
+		r, err = j.surface(ctx, found[0], via, time.Time{})
 	}
 	return r, edge("join.result", string(id), err)
 }
 
-func (j *Join) surface(ctx context.Context, c *joined, via string) (Result, error) {
+// surface returns the answer of a child, once. until is how long the host may be asked for it;
+// zero is as in inspect.
+func (j *Join) surface(ctx context.Context, c *joined, via string, until time.Time) (Result, error) {
 	child := c.account()
 	r := Result{Session: c.id, Turn: child.Turn, State: child.State, Answer: child.Answer}
 	if !child.Settled() {
 		return r, nil
 	}
 	if !child.Answer.Known {
-		r.Unread = j.fetch(ctx, c, child.Turn)
+		r.Unread = j.fetch(ctx, c, child.Turn, until)
 		child = c.account()
 		if child.Turn != r.Turn {
 			return r, nil // resumed meanwhile
@@ -271,12 +273,11 @@ func (j *Join) text(ctx context.Context, id SessionID, a Answer) (string, error)
 
 // fetch asks the host for the text of a turn that no envelope brought, and returns
 // why it is still not known.
-func (j *Join) fetch(ctx context.Context, c *joined, turn int) error {
-	host, ok := j.opts.Sessions.(Inspector)
-	if !ok {
+func (j *Join) fetch(ctx context.Context, c *joined, turn int, until time.Time) error {
+	if _, ok := j.opts.Sessions.(Inspector); !ok {
 		return fmt.Errorf("%w: no envelope came, and the host cannot be asked for the text; read the child session", errors.ErrUnsupported)
 	}
-	seen, err := host.Inspect(ctx, c.id)
+	seen, err := j.inspect(ctx, c.id, until)
 	if err != nil {
 		return err
 	}

@@ -94,8 +94,9 @@ func (r *childRecord) apply(e evidence, now time.Time, opts *JoinOptions) bool {
 		}
 		r.Seq = e.Seq
 	}
-	e.At = now.UTC()
-	e.Reason, e.What, e.ID = cutReason(e.Reason), cutReason(e.What), cutReason(e.ID)
+	setDefault(&e.At, now.UTC())
+	e.Reason, e.What, e.ID = cutReason(e.Reason), cutReason(e.What), boundID(e.ID)
+	e.ask.ID, e.ask.Kind, e.dispatch.Call = boundID(e.ask.ID), cutReason(e.ask.Kind), boundID(e.dispatch.Call)
 	if e.Source == FromEvent || e.Source == FromSnapshot && e.Resync {
 		switch e.kind {
 		case evidenceStart:
@@ -158,7 +159,7 @@ func (r *childRecord) apply(e evidence, now time.Time, opts *JoinOptions) bool {
 		return r.dispatched(e, now, opts) || changed
 	case evidenceCancel, evidenceNoCancel:
 		asked := e.kind == evidenceCancel
-		if r.State.Settled() || r.Cancel == asked {
+		if r.State.Settled() && !r.Presumed || r.Cancel == asked {
 			return changed
 		}
 		r.Cancel = asked
@@ -228,7 +229,7 @@ func (r *childRecord) start(e evidence) bool {
 		return false // from before the ending
 	case r.Presumed && r.By.Source != FromEvent:
 		// What was presumed is wrong. It stays on record.
-		r.Conflicts = append(r.Conflicts, JoinConflict{Counts: r.State, Said: e.JoinEvidence})
+		r.conflict(JoinConflict{Counts: r.State, Said: e.JoinEvidence})
 		r.State, r.Presumed, r.By, r.Ended, r.Reason = ChildRunning, false, JoinEvidence{}, time.Time{}, ""
 		r.runs()
 		return true
@@ -335,7 +336,7 @@ func (r *childRecord) end(e evidence, now time.Time, opts *JoinOptions) bool {
 			return r.later(&r.ChildTurn, e) || e.about()
 		}
 		if !alike(r.State, r.cancelled(e.State)) {
-			r.Conflicts = append(r.Conflicts, JoinConflict{Counts: e.State, Said: r.By})
+			r.conflict(JoinConflict{Counts: e.State, Said: r.By})
 		}
 	}
 	kept := r.ChildTurn.keep(e)
@@ -392,14 +393,18 @@ func (r *childRecord) later(t *ChildTurn, e evidence) bool {
 	if t.keep(e) {
 		changed = true
 		if t.State.Settled() && !alike(t.State, e.State) {
-			if len(t.Conflicts) < mostConflicts {
-				t.Conflicts = append(t.Conflicts, JoinConflict{Counts: t.State, Said: e.JoinEvidence})
-			} else {
-				t.Dropped++
-			}
+			t.conflict(JoinConflict{Counts: t.State, Said: e.JoinEvidence})
 		}
 	}
 	return changed
+}
+
+func (t *ChildTurn) conflict(c JoinConflict) {
+	if len(t.Conflicts) >= mostConflicts {
+		t.Dropped++
+		return
+	}
+	t.Conflicts = append(t.Conflicts, c)
 }
 
 // keep adds evidence to a turn, once: the first ones and the last ones stay.
@@ -455,7 +460,7 @@ func (r *childRecord) asks(e evidence) bool {
 }
 
 func (r *childRecord) open(id SessionID) bool {
-	if r.State.Settled() && r.Owes == 0 || slices.Contains(r.Open, id) {
+	if r.State.Settled() && r.Owes == 0 || len(r.Open) >= mostOpen || slices.Contains(r.Open, id) || checkSession("descendant", id) != nil {
 		return false
 	}
 	r.Open = append(r.Open, id)

@@ -93,8 +93,12 @@ func (j *Join) wait(ctx context.Context, o WaitOptions) (Waited, error) {
 	if err := ctx.Err(); err != nil {
 		return w, err
 	}
-	if err := j.load(ctx); err != nil {
+	broken, err := j.load(ctx)
+	if err != nil {
 		return w, err
+	}
+	if o.Children != nil {
+		broken = nil // they are not waited for
 	}
 	all, err := j.find(o.Children)
 	if err != nil {
@@ -102,7 +106,7 @@ func (j *Join) wait(ctx context.Context, o WaitOptions) (Waited, error) {
 	}
 	if len(all) == 0 {
 		w.End = WaitNone
-		return w, nil
+		return w, broken
 	}
 	if o.For > len(all) {
 		return w, &InvalidError{What: "wait", Why: fmt.Sprintf("is for %d of %d children", o.For, len(all)), Offset: -1, Advice: "use WaitAll"}
@@ -147,20 +151,29 @@ func (j *Join) wait(ctx context.Context, o WaitOptions) (Waited, error) {
 	if after.Streak > 0 {
 		w.StreakFor = time.Since(after.Since)
 	}
-	return w, j.report(ctx, &w, all, o)
+	err = j.report(ctx, &w, all, o)
+	for _, c := range all {
+		c.mu.Lock()
+		setDefault(&broken, c.broken)
+		c.mu.Unlock()
+	}
+	return w, errors.Join(err, broken)
 }
 
 // report fills in what a Wait saw.
 func (j *Join) report(ctx context.Context, w *Waited, all []*joined, o WaitOptions) error {
 	w.Gap = j.Stream().Gap
-	var failed []error
+	until := time.Now().Add(j.opts.Look) // for all texts that the host has to be asked for
+	shown := false
 	for _, c := range all {
 		child := c.account()
 		if child.Settled() && !(o.Firm && child.Presumed) && !o.NoResults {
-			r, err := j.surface(ctx, c, "wait")
+			r, err := j.surface(ctx, c, "wait", until)
 			if err != nil {
-				failed = append(failed, err)
 				r.Unread = err
+			}
+			if shown = shown || r.Text != ""; ctx.Err() != nil && !shown {
+				return ctx.Err()
 			}
 			w.Results = append(w.Results, r)
 			child = c.account()
@@ -173,22 +186,19 @@ func (j *Join) report(ctx context.Context, w *Waited, all []*joined, o WaitOptio
 			}
 		default:
 			w.Running++
-			if w.End == WaitDeadline {
+			if w.End == WaitDeadline || c.isBroken() {
 				child.State, child.Reason = j.unsettled(c, child)
 			}
 		}
 		w.Children = append(w.Children, child)
 	}
-	if len(failed) > 0 && ctx.Err() != nil {
-		return ctx.Err() // of the others the answer says itself that it is not there
-	}
-	return nil
+	return nil // an answer that could not be read says so itself
 }
 
 // unsettled returns how a wait ended for a child that goes on, and what it does.
 func (j *Join) unsettled(c *joined, child Child) (ChildState, string) {
 	c.mu.Lock()
-	unseen := c.unseen
+	unseen, broken := c.unseen, c.broken
 	c.mu.Unlock()
 	quiet := time.Since(time.Unix(0, c.life.Load()))
 	doing := string(child.State)
@@ -196,6 +206,8 @@ func (j *Join) unsettled(c *joined, child Child) (ChildState, string) {
 		doing += ": " + child.Reason
 	}
 	switch {
+	case broken != nil:
+		return ChildUnseen, cutReason(broken.Error())
 	case unseen != nil && (j.gap.Load() || quiet >= j.opts.Look) && !errors.Is(unseen, errors.ErrUnsupported):
 		return ChildUnseen, cutReason(unseen.Error())
 	case child.Parked:
@@ -214,14 +226,17 @@ func (j *Join) await(ctx context.Context, all []*joined, need int, firm bool, de
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	told := j.watch(ctx)
-	if told != nil {
-		defer func() { cancel(); <-told.done }()
-	}
+	defer func() {
+		cancel()
+		if told != nil {
+			<-told.done
+		}
+	}()
 	if err := j.refresh(ctx, all); err != nil { // what other processes wrote since
 		return "", err
 	}
 	open := slices.Clone(all)
-	have := 0
+	have, broken := 0, 0
 	polled := time.Now()
 	for {
 		changed := j.changes()
@@ -238,6 +253,10 @@ func (j *Join) await(ctx context.Context, all []*joined, need int, firm bool, de
 				have++
 				return true
 			}
+			if c.broken != nil {
+				broken++
+				return true
+			}
 			asked = c.asksNew() || asked
 			if over := c.rec.Over; over != nil && !over.Due.IsZero() && over.Due.Before(next) {
 				next = over.Due
@@ -245,14 +264,14 @@ func (j *Join) await(ctx context.Context, all []*joined, need int, firm bool, de
 			return false
 		})
 		switch {
-		case have >= need:
+		case have >= need || broken > 0 && len(open) == 0:
 			return WaitSettled, nil
 		case asked:
 			return WaitAsked, nil
 		case !now.Before(deadline):
 			return WaitDeadline, nil
 		}
-		lookAt, err := j.lookAround(ctx, open, now)
+		lookAt, err := j.lookAround(ctx, open, now, deadline)
 		if err != nil {
 			return "", err
 		}
@@ -275,7 +294,15 @@ func (j *Join) await(ctx context.Context, all []*joined, need int, firm bool, de
 		case <-changed:
 		case err := <-told.errs():
 			timer.Stop()
-			return "", err
+			if !errors.Is(err, ErrConflict) {
+				return "", err
+			}
+			// The store could not keep up: begin anew, as it says.
+			<-told.done
+			told = j.watch(ctx)
+			if err := j.refresh(ctx, open); err != nil {
+				return "", err
+			}
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -286,6 +313,12 @@ func (j *Join) await(ctx context.Context, all []*joined, need int, firm bool, de
 			}
 		}
 	}
+}
+
+func (c *joined) isBroken() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken != nil
 }
 
 // asksNew reports whether the child asks something for which no Wait has returned
@@ -304,7 +337,7 @@ func (c *joined) asksNew() bool {
 
 // lookAround reads the snapshots of children of which the stream says nothing, of all
 // if it has a hole, and returns when to do so next, or zero if it has read one.
-func (j *Join) lookAround(ctx context.Context, open []*joined, now time.Time) (time.Time, error) {
+func (j *Join) lookAround(ctx context.Context, open []*joined, now, deadline time.Time) (time.Time, error) {
 	next := now.Add(j.opts.Look)
 	if j.opts.Sessions == nil {
 		return now.Add(24 * time.Hour), nil
@@ -330,13 +363,17 @@ func (j *Join) lookAround(ctx context.Context, open []*joined, now time.Time) (t
 			looked = true
 			break
 		}
-		if err := j.look(ctx, c, false); err != nil {
+		mute, err := j.look(ctx, c, false, deadline)
+		if err != nil {
 			return now, err
 		}
 		looked = true
+		if mute || time.Since(now) >= time.Second {
+			break // first see what has become of the others
+		}
 	}
 	if gap && looked {
-		return time.Time{}, j.resync(ctx)
+		return time.Time{}, j.resync(ctx, deadline)
 	}
 	if looked {
 		return time.Time{}, nil
@@ -371,6 +408,9 @@ func (j *Join) watch(ctx context.Context) *watching {
 		for key, err := range keys {
 			if err == nil {
 				err = j.renew(ctx, key)
+			}
+			if errors.Is(err, ErrCorrupt) {
+				continue // kept with the child
 			}
 			if err != nil {
 				if ctx.Err() == nil {
