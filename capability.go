@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -70,7 +71,8 @@ type Capability struct {
 	events struct {
 		once   sync.Once
 		counts eventCounts
-		opened bool
+		last   atomic.Int64 // when one came, in nanoseconds; zero is never
+		opened time.Time
 	}
 }
 
@@ -80,14 +82,18 @@ const (
 )
 
 // Note says what is known of a capability. What was seen working stays ok until it is
-// missing; what was missing is so until it is seen working. A name is one line of at most 256 bytes.
+// missing; what was missing is so until it is seen working. What somebody only says, BasisStatic or
+// no basis, is never ok here. A name is one line of at most 256 bytes; evidence is cut at 200 bytes.
 func (c *Capability) Note(name string, state CapabilityState, basis CapabilityBasis, evidence string) error {
 	err := checkName("capability", name)
 	switch {
 	case err == nil && name == "":
 		err = &InvalidError{What: "capability", Why: "is empty", Offset: -1}
 	case err == nil:
-		err = checkState(state)
+		err = checkState(state, basis)
+	}
+	if err == nil && state == CapabilityOK && (basis == "" || basis == BasisStatic) {
+		err = &InvalidError{What: "state", Why: "is ok, and nobody has seen it work", Offset: -1, Advice: "note it as declared, or say who saw it"}
 	}
 	if err == nil {
 		c.mu.Lock()
@@ -97,12 +103,17 @@ func (c *Capability) Note(name string, state CapabilityState, basis CapabilityBa
 	return edge("capability.note", name, err)
 }
 
-func checkState(state CapabilityState) error {
+func checkState(state CapabilityState, basis CapabilityBasis) error {
 	switch state {
 	case CapabilityOK, CapabilityDeclared, CapabilityNotSeen, CapabilityMissing, CapabilityUnverified:
+	default:
+		return &InvalidError{What: "state", Why: "is none of the CapabilityState constants", Offset: -1}
+	}
+	switch basis {
+	case "", BasisStatic, BasisHook, BasisEvent, BasisRuntime, BasisHuman:
 		return nil
 	}
-	return &InvalidError{What: "state", Why: "is none of the CapabilityState constants", Offset: -1}
+	return &InvalidError{What: "basis", Why: "is none of the CapabilityBasis constants", Offset: -1}
 }
 
 // note keeps a line. c.mu is held.
@@ -137,10 +148,12 @@ func (c *Capability) Observe(e Event) {
 		if strings.HasPrefix(e.Type, "rpc.") {
 			return
 		}
+		c.events.last.Store(time.Now().UnixNano())
 		c.events.counts.unknown.add(strings.Clone(e.Type))
 		c.drift("event type", e.Type, "is new")
 		return
 	}
+	c.events.last.Store(time.Now().UnixNano())
 	if n := c.events.counts.counts[t.number].Add(1); n <= comparedEvents {
 		c.compareEvent(t, e)
 	}
@@ -159,7 +172,7 @@ func (c *Capability) Subscribed(err error) {
 		return
 	}
 	delete(c.lines, CapEvents)
-	c.events.opened = true
+	c.events.opened = time.Now()
 }
 
 // Stream returns what was seen of the host's stream. Missing counts from the first event on:
@@ -180,15 +193,19 @@ func (c *Capability) Lines() []CapabilityLine {
 		lines = make(map[string]CapabilityLine)
 	}
 	var total uint64
-	for _, n := range seen.Seen {
-		total += n
-	}
-	if _, noted := lines[CapEvents]; !noted && (c.events.opened || total > 0) {
-		line := CapabilityLine{Name: CapEvents, State: CapabilityNotSeen, Basis: BasisEvent, Evidence: "the stream is open, and nothing came", At: time.Now()}
-		if total > 0 {
-			line.State, line.Evidence = CapabilityOK, fmt.Sprintf("%d events of %d types", total, len(seen.Seen))
+	for _, counts := range []map[string]uint64{seen.Seen, seen.Unknown} {
+		for _, n := range counts {
+			total += n
 		}
-		lines[CapEvents] = line
+	}
+	noted, known := lines[CapEvents]
+	switch last := time.Unix(0, c.events.last.Load()); {
+	case total > 0 && last.After(noted.At):
+		lines[CapEvents] = CapabilityLine{Name: CapEvents, State: CapabilityOK, Basis: BasisEvent, At: last,
+			Evidence: fmt.Sprintf("%d events of %d types", total, len(seen.Seen)+len(seen.Unknown))}
+	case !known && !c.events.opened.IsZero():
+		lines[CapEvents] = CapabilityLine{Name: CapEvents, State: CapabilityNotSeen, Basis: BasisEvent, At: c.events.opened,
+			Evidence: "the stream is open, and nothing came"}
 	}
 	return slices.SortedFunc(maps.Values(lines), func(a, b CapabilityLine) int { return cmp.Compare(a.Name, b.Name) })
 }

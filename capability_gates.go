@@ -51,7 +51,7 @@ func (g Gate) index() int {
 
 // Gate notes how an offer stands at a gate, and why.
 func (c *Capability) Gate(o Offer, gate Gate, state CapabilityState, basis CapabilityBasis, why string) error {
-	err := checkState(state)
+	err := checkState(state, basis)
 	i := gate.index()
 	switch {
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -191,9 +192,9 @@ func TestCapabilityStates(t *testing.T) {
 	require.NoError(t, c.Note("x", team.CapabilityOK, team.BasisRuntime, "again"))
 	require.Equal(t, team.CapabilityOK, line(t, &c, "x").State)
 
-	require.ErrorIs(t, c.Note("", team.CapabilityOK, "", ""), team.ErrInvalid)
+	require.ErrorIs(t, c.Note("", team.CapabilityOK, team.BasisHook, ""), team.ErrInvalid)
 	require.ErrorIs(t, c.Note("y", "fine", "", ""), team.ErrInvalid)
-	require.ErrorIs(t, c.Note("a\nb", team.CapabilityOK, "", ""), team.ErrInvalid)
+	require.ErrorIs(t, c.Note("a\nb", team.CapabilityOK, team.BasisHook, ""), team.ErrInvalid)
 
 	unmet := c.Unmet("x", team.CapStorage, team.CapEvents)
 	require.Len(t, unmet, 1)
@@ -216,7 +217,7 @@ func TestCapabilityStates(t *testing.T) {
 		var c team.Capability
 		var err error
 		for i := range 2000 {
-			err = c.Note(fmt.Sprint("n", i), team.CapabilityOK, "", "")
+			err = c.Note(fmt.Sprint("n", i), team.CapabilityMissing, "", "")
 			c.Observe(ev(kid, fmt.Sprint("new.", i), ""))
 		}
 		require.ErrorIs(t, err, team.ErrLimit)
@@ -323,4 +324,68 @@ func TestCapabilityDrift(t *testing.T) {
 	_, err = c.CompareRoutes("3.0", nil)
 	require.ErrorIs(t, err, team.ErrInvalid)
 	require.ErrorIs(t, c.CompareSession("3.0", nil), team.ErrInvalid)
+}
+
+// "Five states, evidence and time": a state goes up only by what somebody observed.
+func TestCapabilityEvidence(t *testing.T) {
+	t.Run("what somebody only says is not seen working", func(t *testing.T) {
+		var c team.Capability
+		for _, basis := range []team.CapabilityBasis{"", team.BasisStatic} {
+			require.ErrorIs(t, c.Note("x", team.CapabilityOK, basis, "a manifest"), team.ErrInvalid)
+		}
+		require.Empty(t, c.Lines())
+		for _, basis := range []team.CapabilityBasis{team.BasisHook, team.BasisEvent, team.BasisRuntime, team.BasisHuman} {
+			require.NoError(t, c.Note("x", team.CapabilityOK, basis, ""))
+		}
+	})
+	t.Run("a basis is one of the kinds", func(t *testing.T) {
+		var c team.Capability
+		bad := team.CapabilityBasis(strings.Repeat("b", 1<<20))
+		require.ErrorIs(t, c.Note("x", team.CapabilityMissing, bad, ""), team.ErrInvalid)
+		require.ErrorIs(t, c.Gate(team.Offer{Kind: team.OfferTool, Name: "y"}, team.GateServed, team.CapabilityOK, bad, ""), team.ErrInvalid)
+	})
+	t.Run("the time is that of the evidence", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var c team.Capability
+			c.Subscribed(nil)
+			opened := time.Now()
+			time.Sleep(time.Hour)
+			require.Equal(t, opened.UTC(), line(t, &c, team.CapEvents).At.UTC())
+			c.Observe(ev(kid, "session.idle", `{"sessionID":"ses_kid"}`))
+			seen := time.Now()
+			time.Sleep(time.Hour)
+			require.Equal(t, seen.UTC(), line(t, &c, team.CapEvents).At.UTC())
+		})
+	})
+	t.Run("a stream that could not be opened is missing until an event comes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var c team.Capability
+			c.Observe(ev(kid, "session.idle", `{"sessionID":"ses_kid"}`))
+			time.Sleep(time.Second)
+			c.Subscribed(errors.New("refused"))
+			require.Equal(t, team.CapabilityMissing, line(t, &c, team.CapEvents).State)
+			time.Sleep(time.Second)
+			c.Observe(ev(kid, "session.woken", ``))
+			require.Equal(t, team.CapabilityOK, line(t, &c, team.CapEvents).State)
+			require.Equal(t, "2 events of 2 types", line(t, &c, team.CapEvents).Evidence, "one that nobody knows is one too")
+		})
+	})
+	t.Run("hostile names are bounded", func(t *testing.T) {
+		var c team.Capability
+		huge := strings.Repeat("<x\u2028", 1<<18)
+		c.Observe(ev(kid, huge, ""))
+		c.Observe(ev(kid, "session.idle", fmt.Sprintf(`{"sessionID":"x",%q:1}`, huge)))
+		require.ErrorIs(t, c.Note(strings.Repeat("n", 1<<20), team.CapabilityMissing, team.BasisStatic, ""), team.ErrLimit)
+		require.NoError(t, c.Note("x", team.CapabilityMissing, team.BasisStatic, huge))
+		for _, d := range c.Drift() {
+			require.Less(t, len(d.Name), 300)
+		}
+		for name := range c.Stream().Unknown {
+			require.Less(t, len(name), 300)
+		}
+		require.Less(t, len(line(t, &c, "x").Evidence), 300)
+		o := team.Offer{Kind: team.OfferTool, Name: huge}
+		require.Error(t, c.Gate(o, team.GateServed, team.CapabilityOK, "", ""))
+		require.Less(t, len(c.Explain(o).String()), 2000)
+	})
 }
