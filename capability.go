@@ -149,7 +149,7 @@ func (c *Capability) Observe(e Event) {
 			return
 		}
 		c.events.last.Store(time.Now().UnixNano())
-		c.events.counts.unknown.add(strings.Clone(e.Type))
+		c.events.counts.unknown.add(e.Type)
 		c.drift("event type", e.Type, "is new")
 		return
 	}

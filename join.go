@@ -70,8 +70,8 @@ type JoinOptions struct {
 	// DefaultJoinGrace.
 	Grace time.Duration
 
-	// Lag is how far a stream of events without times or sequence (1.x) may be behind
-	// the results of tools. Zero means DefaultJoinLag.
+	// Lag is how far a stream of events may be behind the results of tools, and one without
+	// times or sequence (1.x) behind that of another process. Zero means DefaultJoinLag.
 	Lag time.Duration
 
 	// StallAfter is after how long without a sign of life a child counts as stalled.
@@ -79,16 +79,18 @@ type JoinOptions struct {
 	StallAfter time.Duration
 
 	// Look is how often Wait reads the snapshots of children of which the stream says
-	// nothing, and, where the Records are no Watcher, what other processes wrote.
-	// Zero means DefaultJoinLook.
+	// nothing, and, where the Records are no Watcher, what other processes wrote (that at least
+	// once a second). It is also how long the host has to answer about one of them, or about all
+	// answers that a Wait has to ask for. Zero means DefaultJoinLook.
 	Look time.Duration
 
 	// Report is told of what should not pass in silence, each thing once: an event type
-	// that nobody knows, by its name. Nil is nobody. It is called in the caller's
-	// goroutine.
+	// that nobody knows, by its name (behind 64 of them, and for long ones, MoreNames); a record that
+	// cannot be read, by its key. Nil is nobody. It is called in the caller's goroutine.
 	Report func(ctx context.Context, what, name string)
 
-	// Trace is told of every write. Nil is nobody. It is called in the caller's goroutine.
+	// Trace is told of every write, also of those that were refused: a Trail's Trace, for
+	// example. Nil is nobody. It is called in the caller's goroutine, and must not call the Join.
 	Trace func(context.Context, TraceEvent)
 }
 
@@ -107,7 +109,23 @@ type JoinOptions struct {
 //
 // The state lies in Records, one for each child, changed by compare-and-set: several
 // processes that wait for the same children agree, and a waiter that was killed
-// carries on where it was. Events that change nothing cost no write.
+// carries on where it was. Events that change nothing cost no write. A record that cannot be
+// read is an ErrCorrupt of the calls for that child, and stops no other. A record keeps the last 8
+// turns, and of each the first and last evidence; descendants beyond 1024 at the same time are
+// not waited for.
+//
+// What it cannot know: 1.x's events name no turn, so behind a turn that somebody other than the parent
+// began, or that ended while its own background work went on, a call that comes faster than
+// the stream, within Lag, may be taken for one in that turn. Its answer, and its reason, land with
+// that turn then. A hole in the stream may
+// swallow a turn, or make one of two. Background shells of a child do not keep it settling, since
+// the host's events about them name no session. 2.x writes a fixed sentence into the envelope of a
+// child that gave no text, and no field says so: without an Inspector that child has completed,
+// with that sentence as its answer.
+//
+// Times are by this process's clock, but for JoinEvidence.Host. The two are compared only where a
+// snapshot might be of the turn before, and no event told the host's time of its ending (1.x): there a
+// clock of the host that is ahead of ours makes the ending before look like one of this turn.
 //
 // A Join is safe for several goroutines and runs none after a call has returned. Two
 // Joins of different parents may be fed from one stream.
@@ -128,7 +146,7 @@ type Join struct {
 	changed   chan struct{}     // closed and replaced whenever a child changes
 	parentEnd bool              // the parent is idle, as far as the stream says
 
-	unreadable boundedNames // keys of records that are corrupt
+	unreadable sync.Map // the keys of records that are corrupt and were reported
 
 	gap    atomic.Bool // the stream has a hole that no snapshot has filled
 	stream streamAccount

@@ -1,6 +1,7 @@
 package team_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -171,4 +172,44 @@ func TestJoinListsOfIDs(t *testing.T) {
 	require.Len(t, w.Children, 2)
 	_, err = j.Wait(t.Context(), &team.WaitOptions{Children: []team.SessionID{"ses_b", "ses_b"}, For: 2})
 	require.ErrorIs(t, err, team.ErrInvalid, "one child does not count twice")
+}
+
+// "Passed on by name, once each, never dropped in silence": also those that are too many or too long.
+func TestJoinUnknownTypesAreReported(t *testing.T) {
+	var told []string
+	j := newJoin(t, &team.JoinOptions{Report: func(_ context.Context, what, name string) {
+		require.Equal(t, "unknown event type", what)
+		told = append(told, name)
+	}})
+	for range 2 {
+		observe(t, j, ev(kid, "new.a", ""), ev(kid, "new.b", ""), ev(kid, strings.Repeat("x", 1<<20), ""))
+	}
+	require.Equal(t, []string{"new.a", "new.b", team.MoreNames}, told)
+	for i := range 1000 {
+		observe(t, j, ev(kid, fmt.Sprint("many.", i), ""))
+	}
+	require.LessOrEqual(t, len(told), 65)
+	var total uint64
+	for _, n := range j.Stream().Unknown {
+		total += n
+	}
+	require.EqualValues(t, 1006, total, "each is counted")
+}
+
+// "The account of every write", also of those that the store refused.
+func TestJoinTrace(t *testing.T) {
+	store := &failingPut{Store: new(memstore.Store)}
+	var ops []string
+	j := openJoin(t, store, &team.JoinOptions{Trace: func(_ context.Context, e team.TraceEvent) {
+		require.Equal(t, lead, e.By.Session)
+		ops = append(ops, e.Op+" "+e.Outcome)
+	}})
+	register(t, j, kid)
+	observe(t, j, busy(kid), ev(kid, "permission.asked", `{"id":"per_1"}`))
+	store.fails.Store(1)
+	_, err := j.Observe(t.Context(), idle(kid))
+	require.Error(t, err)
+	_, err = j.Wait(t.Context(), &team.WaitOptions{NoResults: true})
+	require.NoError(t, err)
+	require.Equal(t, []string{"join.waits ok", "join.register ok", "join.note ok", "join.note ok", "join.note ok", "join.note refused", "join.completed ok"}, ops)
 }

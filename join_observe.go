@@ -48,14 +48,17 @@ type boundedNames struct {
 	counts map[string]uint64
 }
 
-// add counts name, and reports whether it is new.
-func (b *boundedNames) add(name string) (fresh bool) {
+// add counts name, and returns the name under which it did, and whether that is new.
+func (b *boundedNames) add(name string) (counted string, fresh bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	before := len(b.counts)
 	_, known := b.counts[name]
 	countName(&b.counts, name)
-	_, kept := b.counts[name]
-	return !known && kept
+	if _, kept := b.counts[name]; !kept {
+		name = MoreNames
+	}
+	return name, !known && len(b.counts) > before
 }
 
 func (b *boundedNames) copy() map[string]uint64 {
@@ -169,8 +172,10 @@ func (m *earlyEvents) take(id SessionID) []earlyEvent {
 func (j *Join) Observe(ctx context.Context, e Event) (bool, error) {
 	t := eventTypes[e.Type]
 	if t == nil {
-		if !strings.HasPrefix(e.Type, "rpc.") && j.stream.unknown.add(strings.Clone(e.Type)) && j.opts.Report != nil {
-			j.opts.Report(ctx, "unknown event type", e.Type)
+		if !strings.HasPrefix(e.Type, "rpc.") { // a plugin's own
+			if name, fresh := j.stream.unknown.add(e.Type); fresh && j.opts.Report != nil {
+				j.opts.Report(ctx, "unknown event type", name)
+			}
 		}
 	} else {
 		j.stream.counts[t.number].Add(1)

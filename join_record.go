@@ -38,7 +38,7 @@ func (j *Join) load(ctx context.Context) (broken, err error) {
 		}
 		switch {
 		case errors.Is(err, ErrCorrupt):
-			if j.unreadable.add(key) && j.opts.Report != nil {
+			if _, known := j.unreadable.LoadOrStore(key, true); !known && j.opts.Report != nil {
 				j.opts.Report(ctx, "unreadable record", key)
 			}
 			if broken == nil {
@@ -220,12 +220,14 @@ func (j *Join) change(ctx context.Context, c *joined, how func(*childRecord) boo
 				j.wrote(ctx, c, rec, stored.Version)
 				return nil
 			}
+			j.trace(ctx, TraceEvent{Op: "join.note", Target: c.id}, err)
 			return err
 		case errors.Is(err, ErrConflict):
 			if err := j.reread(ctx, c); err != nil {
 				return err
 			}
 		default:
+			j.trace(ctx, TraceEvent{Op: "join.note", Target: c.id}, err)
 			return err
 		}
 	}
@@ -241,9 +243,11 @@ func (j *Join) wrote(ctx context.Context, c *joined, rec childRecord, version Ve
 		j.stream.settled = true
 		j.stream.mu.Unlock()
 	}
+	op := "join.note"
 	if rec.State != old.State || rec.Turn != old.Turn || rec.Presumed != old.Presumed {
-		j.trace(ctx, TraceEvent{Op: "join." + strings.ReplaceAll(string(rec.State), " ", "-"), ID: rec.By.What, Target: rec.Session, Round: rec.Turn, Count: len(rec.Conflicts)}, nil)
+		op = "join." + strings.ReplaceAll(string(rec.State), " ", "-")
 	}
+	j.trace(ctx, TraceEvent{Op: op, ID: rec.By.What, Target: rec.Session, Round: rec.Turn, Count: len(rec.Conflicts)}, nil)
 }
 
 // take makes rec what this process knows of a child. c.mu is held.
@@ -368,6 +372,7 @@ func (j *Join) meta(ctx context.Context, how func(*joinRecord) bool) (joinRecord
 			return rec, err
 		}
 		if _, err = j.records.Put(ctx, j.prefix+"waits", value, stored.Version); !errors.Is(err, ErrConflict) {
+			j.trace(ctx, TraceEvent{Op: "join.waits", Count: rec.Children, Round: rec.Streak}, err)
 			return rec, err
 		}
 	}
