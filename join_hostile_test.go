@@ -213,3 +213,15 @@ func TestJoinTrace(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"join.waits ok", "join.register ok", "join.note ok", "join.note ok", "join.note ok", "join.note refused", "join.completed ok"}, ops)
 }
+
+// A child whose own turn is over asks nothing any more; a descendant of it may.
+func TestJoinSettlingAsks(t *testing.T) {
+	j := newJoin(t, nil)
+	register(t, j, kid)
+	observe(t, j, busy(kid), ev("ses_below", "session.created", `{"parentID":"ses_kid"}`),
+		ev(kid, "permission.asked", `{"id":"per_1"}`), ev("ses_below", "permission.asked", `{"id":"per_2"}`), idle(kid))
+	c := childOf(t, j, kid)
+	require.Equal(t, team.ChildSettling, c.State)
+	require.Len(t, c.Asks, 1)
+	require.Equal(t, "per_2", c.Asks[0].ID)
+}

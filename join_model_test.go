@@ -24,7 +24,7 @@ type world struct {
 	stream            []worldNews
 	others            []worldNews // results and notices: in order of each child, late as it pleases
 	catchUp, register func()      // deliver what is in the stream, and all else
-	broken            bool
+	faults, broken    bool
 	lossy             bool
 }
 
@@ -157,8 +157,10 @@ func (w *world) play(k *worldKid) {
 		}
 		if settles = w.r.IntN(4) == 0; settles {
 			// It ends its turn while a child of its own works, and is woken with its news.
-			// By then it is registered: what came before loses its order between sessions.
-			step(func() { w.register() })
+			if w.faults {
+				// What begins in a hole, of a child that nobody has told of, is never known.
+				step(func() { w.register() })
+			}
 			grand := team.SessionID(fmt.Sprint(k.id, "_g", turn))
 			step(func() { k.open = grand; w.emit(k, ev(grand, "session.created", fmt.Sprintf(`{"parentID":%q}`, k.id))) })
 			step(func() { k.stop(w, team.ChildCompleted) })
@@ -235,12 +237,12 @@ func runSchedule(t *testing.T, seed uint64) (ok bool) {
 	store := new(memstore.Store)
 	opts := &team.JoinOptions{Sessions: host, Wait: time.Hour}
 	j := openJoin(t, store, opts)
+	w.faults = w.r.IntN(3) == 0
 	for i := range 1 + w.r.IntN(3) {
 		k := &worldKid{id: team.SessionID(fmt.Sprintf("ses_%d", i)), v2: w.r.IntN(2) == 0}
 		w.kids = append(w.kids, k)
 		w.play(k)
 	}
-	faults := w.r.IntN(3) == 0
 	settled := make(map[string]team.ChildState)
 
 	sync := func() {
@@ -329,7 +331,7 @@ func runSchedule(t *testing.T, seed uint64) (ok bool) {
 			deliver(&w.others, slices.IndexFunc(w.others, func(o worldNews) bool { return o.kid == k }))
 		case n == 10:
 			time.Sleep(time.Duration(w.r.IntN(400)) * time.Millisecond)
-		case n == 11 && faults && w.r.IntN(3) == 0:
+		case n == 11 && w.faults && w.r.IntN(3) == 0:
 			switch {
 			case w.broken:
 				resync()

@@ -212,7 +212,7 @@ func (r *childRecord) start(e evidence) bool {
 	switch {
 	case e.Seq == 0 && !e.Host.IsZero() && e.Host.Before(r.HostEnd):
 		return false // from before the ending
-	case r.Presumed && r.By.Source != FromEvent:
+	case r.Presumed:
 		// What was presumed is wrong. It stays on record.
 		r.conflict(JoinConflict{Counts: r.State, Said: e.JoinEvidence})
 		r.State, r.Presumed, r.By, r.Ended, r.Reason = ChildRunning, false, JoinEvidence{}, time.Time{}, ""
@@ -329,6 +329,7 @@ func (r *childRecord) end(e evidence, now time.Time, opts *JoinOptions) bool {
 		// Its own work in the background will wake it again, or has just ended and may.
 		if over := r.Over; !e.presumed && r.hasOpen() && (over == nil || e.Source != FromEvent || over.By.Source == FromEvent) {
 			r.State, r.Over = ChildSettling, &seeming{By: e.JoinEvidence}
+			r.Asks = slices.DeleteFunc(r.Asks, func(a ChildAsk) bool { return a.Session == r.Session }) // the answer was lost
 			return true
 		}
 		if e.about() && r.Over != nil {
