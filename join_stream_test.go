@@ -292,7 +292,8 @@ func FuzzJoinObserve(f *testing.F) {
 	f.Add("session.inbox.enqueued", "ses_lead", `{"item":{"type":"synthetic","payload":{"text":"x","metadata":{"source":"subagent","childID":"ses_kid","state":"error"}}}}`, uint64(3))
 	f.Add("permission.asked", "", `{"sessionID":"ses_kid","id":"p"}`, uint64(0))
 	f.Fuzz(func(t *testing.T, typ, session, data string, seq uint64) {
-		j := newJoin(t, nil)
+		store := new(memstore.Store)
+		j := openJoin(t, store, nil)
 		register(t, j, kid)
 		var account team.Capability
 		for range 2 {
@@ -306,5 +307,12 @@ func FuzzJoinObserve(f *testing.F) {
 			require.Len(t, got, 1)
 		}
 		require.LessOrEqual(t, got[0].Turn, 2)
+		again, err := openJoin(t, store, nil).Children(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, len(got), len(again), "what was written can be read")
+		for i := range got {
+			require.Equal(t, got[i].State, again[i].State)
+			require.Equal(t, got[i].Asks, again[i].Asks)
+		}
 	})
 }
