@@ -204,6 +204,16 @@ func TestJoinCancelPresumed(t *testing.T) {
 	require.Equal(t, team.ChildCancelled, out.Child.State)
 	require.False(t, out.Child.Presumed)
 	require.Equal(t, team.FromCancel, out.Child.By.Source)
+
+	observe(t, j, busy(lead))
+	register(t, j, "ses_fast")
+	observe(t, j, busy("ses_fast"), idle(lead))
+	host.verdict = team.InterruptUnknown
+	host.onStop = func() { observe(t, j, ev("ses_fast", "session.execution.interrupted", `{"reason":"user"}`)) }
+	out, err = j.Cancel(t.Context(), "ses_fast")
+	require.NoError(t, err)
+	require.Equal(t, team.CancelUnknown, out.Verdict)
+	require.Equal(t, team.ChildCancelled, out.Child.State, "the event was faster than the answer, and is known for ours")
 }
 
 // A context that ends while answers are collected loses none of them.
