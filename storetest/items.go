@@ -23,11 +23,11 @@ var itemsLaws = []law{
 			start := time.Now()
 			p.add("q", "a")
 			since("append", start, false)
-			p.pass(start.Add(lease))
+			p.pass(time.Now().Add(lease))
 			start = time.Now()
 			c := p.take("q", 1, "a:1")
 			since("claim", start, false)
-			p.pass(start.Add(lease))
+			p.pass(time.Now().Add(lease))
 			st := by(c[0], team.VerdictExtend)
 			st.Delay = hour
 			before := p.list("q", team.ListOptions{})[0].Changed
@@ -38,7 +38,7 @@ var itemsLaws = []law{
 			p.settle("q", st)
 			since("release", start, false)
 			before = p.list("q", team.ListOptions{})[0].Changed
-			p.pass(start.Add(2 * lease))
+			p.pass(time.Now().Add(2 * lease))
 			p.equal("Changed after the delay", p.list("q", team.ListOptions{})[0].Changed.Equal(before), true)
 			c = p.take("q", 1, "a:2")
 			start = time.Now()

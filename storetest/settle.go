@@ -56,9 +56,8 @@ var settleLaws = []law{
 			p.holds("q", "a:pending:1 b:pending:0")
 			st = by(p.take("q", 9, "b:1")[0], team.VerdictRelease)
 			st.Delay = lease
-			start := time.Now()
 			p.settle("q", st)
-			p.pass(start.Add(lease))
+			p.pass(time.Now().Add(lease))
 			p.take("q", 9, "b:2")
 		}),
 	},
@@ -80,9 +79,8 @@ var settleLaws = []law{
 			p.holds("q", "a:claimed:1")
 			p.take("q", 1, "")
 			st.Delay = lease
-			start := time.Now()
 			p.settle("q", st)
-			p.pass(start.Add(lease))
+			p.pass(time.Now().Add(lease))
 			p.take("q", 1, "a:2")
 			p.equal("number of the item", p.list("q", team.ListOptions{})[0].Seq, seq)
 		}),
