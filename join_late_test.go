@@ -101,3 +101,20 @@ func TestJoinNoticeBeforeTheCallHasAnswered(t *testing.T) {
 		require.Equal(t, team.ChildRunning, childOf(t, j, "ses_other").State)
 	})
 }
+
+func TestJoinHostIsBehindItsOwnEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := new(joinHost)
+		j := newJoin(t, &team.JoinOptions{Sessions: host})
+		register(t, j, "ses_kid")
+		observe(t, j, busy("ses_kid"), idle("ses_kid"))
+		host.set("ses_kid", team.Inspection{Session: team.Session{ID: "ses_kid", Parent: j.Parent()}, Activity: team.ActivityRunning})
+		_, err := j.Adopt(t.Context(), []team.SessionID{"ses_kid"})
+		require.NoError(t, err)
+		require.Equal(t, 1, childOf(t, j, "ses_kid").Turn, "its ending is a moment old")
+		time.Sleep(2 * time.Second)
+		_, err = j.Adopt(t.Context(), []team.SessionID{"ses_kid"})
+		require.NoError(t, err)
+		require.Equal(t, 2, childOf(t, j, "ses_kid").Turn, "it has begun anew")
+	})
+}

@@ -201,6 +201,10 @@ func (r *childRecord) owed(e evidence) (done, changed bool) {
 	return false, false
 }
 
+// activityLag is how long after the event of its ending a host may still call a session
+// active.
+const activityLag = time.Second
+
 // start is evidence that the child runs.
 func (r *childRecord) start(e evidence) bool {
 	if !r.State.Settled() {
@@ -212,6 +216,8 @@ func (r *childRecord) start(e evidence) bool {
 	switch {
 	case e.Seq == 0 && !e.Host.IsZero() && e.Host.Before(r.HostEnd):
 		return false // from before the ending
+	case e.Source == FromSnapshot && !r.Presumed && e.At.Before(r.Ended.Add(activityLag)):
+		return false // the host may name it active a moment longer than its event says
 	case r.Presumed:
 		// What was presumed is wrong. It stays on record.
 		r.conflict(JoinConflict{Counts: r.State, Said: e.JoinEvidence})
