@@ -56,6 +56,7 @@
 //
 // The ports are in host.go and store.go. Package memstore keeps a store in
 // memory, package sqlitestore in one file that processes share; package storetest has
-// the laws that every store keeps, for stores of your own. Package fakehost is a host
-// with the shapes of OpenCode, to run and test without one.
+// the laws that every store keeps, for stores of your own. Package opencode
+// is a host over the HTTP API of a running OpenCode; package fakehost is one with the same
+// shapes, to run and test without it; package hosttest has the laws of both.
 package team

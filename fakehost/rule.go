@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"runtime"
-	"strings"
 
 	"github.com/teamchan/team"
 )
@@ -107,41 +106,9 @@ func strictest(rules []Rule, action string, resources []string) team.Effect {
 	return out
 }
 
-// wildcard reports whether pattern matches the whole of s: * is any run, with / and line
-// breaks, ? one character, and a trailing " *" may be missing.
+// wildcard reports whether pattern matches the whole of s, as the host does it.
 func wildcard(pattern, s string) bool {
-	pattern, s = strings.ReplaceAll(pattern, `\`, "/"), strings.ReplaceAll(s, `\`, "/")
-	if runtime.GOOS == "windows" {
-		pattern, s = strings.ToLower(pattern), strings.ToLower(s)
-	}
-	if short, ok := strings.CutSuffix(pattern, " *"); ok && matchWild([]rune(short), []rune(s)) {
-		return true
-	}
-	return matchWild([]rune(pattern), []rune(s))
-}
-
-// matchWild goes back to the last star only, so it takes at most len(p) × len(s) steps.
-func matchWild(p, s []rune) bool {
-	i, j, star, from := 0, 0, -1, 0
-	for j < len(s) {
-		switch {
-		case i < len(p) && p[i] == '*':
-			star, from = i, j
-			i++
-		case i < len(p) && (p[i] == '?' || p[i] == s[j]):
-			i++
-			j++
-		case star >= 0:
-			from++
-			i, j = star+1, from
-		default:
-			return false
-		}
-	}
-	for i < len(p) && p[i] == '*' {
-		i++
-	}
-	return i == len(p)
+	return team.Matching{FoldCase: runtime.GOOS == "windows"}.Match(pattern, s)
 }
 
 // checkRules refuses a rule that says nothing.
