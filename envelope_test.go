@@ -210,8 +210,7 @@ func TestMatchCopiesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(10, func() { m.Match(in) }))
 }
 
-// A thousand times the text, and quadratic work would take hours; the bound is far above
-// what a busy machine needs.
+// A thousand times the text, and quadratic work would take hours.
 func TestHostileTextsTakeLinearTime(t *testing.T) {
 	for name, text := range hostileTexts {
 		for _, in := range []team.EnvelopeInput{
@@ -222,7 +221,7 @@ func TestHostileTextsTakeLinearTime(t *testing.T) {
 			var m team.EnvelopeMatcher
 			start := time.Now()
 			m.Match(in)
-			require.Less(t, time.Since(start), 2*time.Second, name)
+			require.Less(t, time.Since(start), hang, name)
 		}
 	}
 }

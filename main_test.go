@@ -9,9 +9,15 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/teamchan/team"
 )
+
+// hang bounds what ends within a second and would take hours if its work grew
+// with the square of the text. It is no measure of speed, which is what
+// benchmarks are for: no machine is so slow or so busy that it is reached.
+const hang = 2 * time.Minute
 
 // The test binary starts itself again as a process that uses the library: the
 // environment says as which.

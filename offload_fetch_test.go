@@ -137,15 +137,10 @@ func TestFetchHostilePatterns(t *testing.T) {
 	for _, c := range []struct{ unit, pattern string }{
 		{"a", `(a+)+$`}, {"a", `(a|a)*b`}, {"a", `(?:a?){20}a{20}$`}, {"a:", `(.*)(.*)(.*)(.*)x`}, {"a\n", `(a*)*c`}, {" ", `^(\w+\s?)*$`},
 	} {
-		took := func(size int) time.Duration {
-			s := shorten(t, o, strings.Repeat(c.unit, size/len(c.unit)), team.Source{})
-			start := time.Now()
-			fetch(t, o, s.Handle, team.FetchOptions{Grep: c.pattern})
-			return time.Since(start)
-		}
-		small, large := took(128<<10), took(1<<20)
-		t.Logf("%-20s %8s for 128 KiB, %8s for 1 MiB", c.pattern, small.Round(time.Millisecond), large.Round(time.Millisecond))
-		require.Less(t, large, 40*max(small, 100*time.Millisecond), "eight times the text")
+		s := shorten(t, o, strings.Repeat(c.unit, (1<<20)/len(c.unit)), team.Source{})
+		start := time.Now()
+		fetch(t, o, s.Handle, team.FetchOptions{Grep: c.pattern})
+		require.Less(t, time.Since(start), hang, c.pattern)
 	}
 	t.Run("it ends with its context", func(t *testing.T) {
 		s := shorten(t, o, strings.Repeat(strings.Repeat("a", 60_000)+"\n", 300), team.Source{})
@@ -154,7 +149,7 @@ func TestFetchHostilePatterns(t *testing.T) {
 		start := time.Now()
 		_, err := o.Fetch(ctx, s.Handle, team.FetchOptions{Grep: `(?:a?){20}a{20}b`})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Less(t, time.Since(start), 5*time.Second)
+		require.Less(t, time.Since(start), hang)
 	})
 }
 

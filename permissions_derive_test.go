@@ -114,7 +114,7 @@ func TestCeilingOfHostilePatternsIsQuickAndStrict(t *testing.T) {
 	parent = append(parent, team.Rule{"*", strings.Repeat("?*a", 20_000), team.Deny})
 	start := time.Now()
 	got := team.Derive(team.PolicyCeiling, parent, child)
-	require.Less(t, time.Since(start), 3*time.Second)
+	require.Less(t, time.Since(start), hang)
 	require.Less(t, len(got), 10_000)
 	both := after(child, got)
 	rnd := rand.New(rand.NewPCG(7, 8))
@@ -139,7 +139,7 @@ func TestRulesInGreatNumbersAreQuick(t *testing.T) {
 	start := time.Now()
 	got := team.Derive(team.PolicyCeiling, parent, child)
 	team.NotWider(parent, child)
-	require.Less(t, time.Since(start), 6*time.Second)
+	require.Less(t, time.Since(start), hang)
 	both := after(child, got)
 	for i := 0; i < n; i += 997 {
 		res := fmt.Sprintf("a%d x", i)
@@ -331,7 +331,7 @@ func TestNotWiderEndsOnHostilePatterns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			w, proof := team.NotWider(rules[0], rules[1])
-			require.Less(t, time.Since(start), 3*time.Second)
+			require.Less(t, time.Since(start), hang)
 			proofs[proof]++
 			if proof == team.Refuted {
 				require.Equal(t, team.Allow, team.Evaluate(w.Permission, w.Resource, rules[1]).Effect)

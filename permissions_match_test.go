@@ -157,7 +157,7 @@ func TestMatchingIsNeverExponential(t *testing.T) {
 	require.False(t, team.Matching{}.Match(strings.Repeat("*a", 5_000)+"b", text))
 	require.False(t, team.Matching{}.Match(strings.Repeat("*a?", 2_000)+"b", text))
 	require.False(t, team.Matching{}.Match("*"+strings.Repeat("?", 3_000)+"b*", text))
-	require.Less(t, time.Since(start), 5*time.Second)
+	require.Less(t, time.Since(start), hang)
 }
 
 func TestExpandHome(t *testing.T) {

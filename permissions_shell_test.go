@@ -71,7 +71,7 @@ func TestParseShell(t *testing.T) {
 			_, _ = team.ParseShell(strings.Repeat(s, 200_000/len(s)))
 			_, _ = team.ParseShell("a " + strings.Repeat(s, 200_000/len(s)) + strings.Repeat(")", 100))
 		}
-		require.Less(t, time.Since(start), 10*time.Second)
+		require.Less(t, time.Since(start), hang)
 	})
 }
 

@@ -175,8 +175,8 @@ func TestEstimateTokensTakesLinearTime(t *testing.T) {
 		n := team.EstimateTokens(text)
 		team.FitTokens(text, n/2)
 		team.FitTokensTail(text, n/2)
-		// It is 0.2 s on a laptop. Quadratic would be hours.
-		require.Less(t, time.Since(start), 20*time.Second, "%q", unit)
+		// Quadratic would be hours.
+		require.Less(t, time.Since(start), hang, "%q", unit)
 	}
 }
 

@@ -189,9 +189,7 @@ func TestTrailPatience(t *testing.T) {
 		t.Skip("no file locks here")
 	}
 	require.True(t, ok)
-	start := time.Now()
 	testRecord(trail, 1, 21)
-	require.Less(t, time.Since(start), 10*time.Second)
 	require.Equal(t, 10, trail.w.misses, "each wait is half as long as the one before")
 	require.EqualValues(t, 20, trail.Stats().Lost)
 	require.ErrorIs(t, trail.Stats().LastError, errTrailBusy)

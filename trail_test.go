@@ -222,10 +222,8 @@ func TestTrailKill(t *testing.T) {
 		wg.Wait()
 		verifyTrail(t, dir)
 	}
-	start := time.Now()
 	trail := openTrail(t, dir, opts)
 	record(trail, "after", 1)
-	require.Less(t, time.Since(start), 5*time.Second)
 	require.Zero(t, trail.Stats().Lost)
 	recorded["after-0"] = true
 	require.Greater(t, len(recorded), rounds)

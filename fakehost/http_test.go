@@ -396,9 +396,7 @@ func FuzzHandler(f *testing.F) {
 		}
 		r := (&http.Request{Method: method, URL: u, Header: http.Header{"X-Opencode-Directory": {body}}, Body: io.NopCloser(strings.NewReader(body))}).WithContext(ctx)
 		answer := httptest.NewRecorder()
-		began := time.Now()
 		h.Handler().ServeHTTP(answer, r)
-		require.Less(t, time.Since(began), 20*time.Second)
 		require.GreaterOrEqual(t, answer.Code, 200)
 		require.LessOrEqual(t, answer.Code, 599)
 	})

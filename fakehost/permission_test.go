@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,10 +30,8 @@ func TestWildcards(t *testing.T) {
 	}
 	long := strings.Repeat("a", 4_000)
 	require.NoError(t, h.Agent.Add(fakehost.Agent{Name: "build", Permissions: []fakehost.Rule{rule("x", strings.Repeat("a*", 200)+"b", team.Allow)}}))
-	began := time.Now()
 	_, err := h.Permission.Evaluate(t.Context(), create(t, h), "x", long)
 	require.NoError(t, err)
-	require.Less(t, time.Since(began), 5*time.Second)
 }
 
 // asker is a host whose agent asks for each word of its prompt, all at once, and says what came

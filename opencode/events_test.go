@@ -33,7 +33,7 @@ func (s *server) streams(route string, bodies ...string) *atomic.Int64 {
 
 func collect(t *testing.T, h *opencode.Host, most int) (events []team.Event, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for e, failed := range h.Events(ctx) {
 		if failed != nil {
@@ -105,11 +105,9 @@ func TestAStreamThatEndsIsAnError(t *testing.T) {
 func TestASilentStreamIsAnError(t *testing.T) {
 	s := v1(t)
 	s.streams("GET /event", "data: {\"type\":\"a\",\"properties\":{}}\n\n")
-	begin := time.Now()
 	got, err := collect(t, s.dial(t, &opencode.Options{Silence: 100 * time.Millisecond}), 9)
 	require.ErrorIs(t, err, opencode.ErrSilent)
 	require.Len(t, got, 1)
-	require.Less(t, time.Since(begin), 5*time.Second)
 
 	t.Run("heartbeats keep it alive", func(t *testing.T) {
 		s := v1(t)
@@ -160,7 +158,7 @@ func TestFollowTellsOfEveryGap(t *testing.T) {
 	a, b, c := "data: {\"type\":\"a\",\"properties\":{}}\n\n", "data: {\"type\":\"b\",\"properties\":{}}\n\n", "data: {\"type\":\"c\",\"properties\":{}}\n\n"
 	connects := s.streams("GET /event", a, "", "", b+"data: {\"ty", c)
 	h := s.dial(t, &opencode.Options{Pause: 10 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var types []string
 	for e, err := range h.Follow(ctx) {
@@ -193,13 +191,11 @@ func TestFollowTellsOfEveryGap(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		var types []string
-		begin := time.Now()
 		for e, err := range s.dial(t, &opencode.Options{Pause: time.Hour}).Follow(ctx) {
 			require.NoError(t, err)
 			types = append(types, e.Type)
 		}
 		require.Equal(t, []string{opencode.EventLost}, types)
-		require.Less(t, time.Since(begin), 5*time.Second)
 	})
 }
 

@@ -131,7 +131,7 @@ func TestModel(t *testing.T) {
 		require.Equal(t, 400, status)
 	})
 	t.Run("requests are kept and waited for", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		r, err := model.Wait(ctx, func(r scriptedmodel.Request) bool { return r.Find("a note") >= 0 })
 		require.NoError(t, err)
