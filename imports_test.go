@@ -63,7 +63,8 @@ var importTable = map[string]row{
 	// Tests alone, of everything together.
 	"opencode/livetest": {test: []string{"", "opencode", "hosttest", "fakehost", "memstore", "internal/scriptedmodel", "internal/transcript", "github.com/stretchr/testify/require"}},
 
-	"examples/relay": {code: []string{"", "opencode", "sqlitestore"}, test: []string{"memstore"}},
+	"examples/handoff": {code: []string{"", "fakehost", "sqlitestore"}},
+	"examples/relay":   {code: []string{"", "opencode", "sqlitestore"}, test: []string{"memstore"}},
 }
 
 // A law holds for every row of the table, so that a new row cannot break it.
