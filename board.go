@@ -87,15 +87,17 @@ type Board struct {
 // BoardDir returns the folder of the board for a workspace: opencode-team in
 // the git directory that the workspace belongs to (that of a linked work tree or a
 // submodule is its own), or else <temp>/opencode-team/w-<10 hex digits of the
-// SHA-256 of the workspace's path without links>. It creates nothing.
+// SHA-256 of the workspace's path without links>. A workspace that is not there is
+// ErrNotFound, and one that is no folder, or whose .git leads nowhere, ErrInvalid. It
+// creates nothing.
 func BoardDir(workspaceDir string) (string, error) {
 	dir, err := workspace.Dir(workspaceDir, "opencode-team")
 	return dir, edge("board.dir", workspaceDir, inWorkspace(err))
 }
 
 // StateDir returns the folder for all that is not the board: database, offload
-// store, trail. It lies beside the board's, so that no sweep of one can
-// touch the other. It creates nothing.
+// store, trail. It is BoardDir's with opencode-team-state in place of
+// opencode-team, so that no sweep of one can touch the other. It creates nothing.
 func StateDir(workspaceDir string) (string, error) {
 	dir, err := workspace.Dir(workspaceDir, "opencode-team-state")
 	return dir, edge("state.dir", workspaceDir, inWorkspace(err))

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrForeign says that a folder is in somebody else's hands.
-var ErrForeign = errors.New("belongs to another user")
+var ErrForeign = errors.New("in other hands")
 
 // Ensure makes the folder dir if it is not there, with mode 0700 like every
 // parent that it has to make, and returns it without symbolic links.
@@ -97,7 +97,7 @@ func Check(dir string, fi fs.FileInfo) error {
 }
 
 func foreign(path string, fi fs.FileInfo) error {
-	return fmt.Errorf("%s: %w%s; choose another folder (or set TMPDIR)", path, ErrForeign, ownerOf(fi))
+	return fmt.Errorf("%s: %w: it belongs to another user%s; choose another folder (or set TMPDIR)", path, ErrForeign, ownerOf(fi))
 }
 
 // syncDir makes the entries of a folder durable where the system can.

@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// ErrBroken says that a workspace is not what it looks like.
-var ErrBroken = errors.New("broken workspace")
+// ErrBroken says that a folder, or a git file, is not what it looks like.
+var ErrBroken = errors.New("unusable")
 
 // Dir returns the folder called name of the workspace: inside the git
 // directory that the workspace belongs to, or else, outside git, a folder of its own
