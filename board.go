@@ -33,7 +33,7 @@ const NoLimit = -1
 const Forever time.Duration = -1
 
 // BoardOptions change what a Board refuses and how long it keeps. The zero
-// value has the defaults.
+// value has the defaults; NoLimit turns a limit off.
 type BoardOptions struct {
 	// MaxChars is the most characters (Unicode code points) of a body. Zero
 	// means DefaultMaxChars.

@@ -19,9 +19,9 @@ func ExampleJoin() {
 	}
 
 	// In the hook behind a tool call of the lead: the host says whom that started.
-	for call, child := range map[string]string{"call_1": "ses_a1", "call_2": "ses_b2"} {
+	for _, child := range []string{"ses_a1", "ses_b2"} {
 		result := fmt.Sprintf(`{"content": "working (sessionID: %[1]s)", "metadata": {"sessionID": %[1]q, "status": "running"}}`, child)
-		_, err := join.RegisterResult(ctx, team.ToolResult{Tool: "subagent", Session: "ses_lead", Call: call, Result: json.RawMessage(result)})
+		_, err := join.RegisterResult(ctx, team.ToolResult{Tool: "subagent", Session: "ses_lead", Call: "call_" + child, Result: json.RawMessage(result)})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -46,17 +46,13 @@ func ExampleJoin() {
 		log.Fatal(err)
 	}
 
-	done, err := join.Wait(ctx, &team.WaitOptions{Children: []team.SessionID{"ses_a1", "ses_b2"}})
+	done, err := join.Wait(ctx, nil) // for all of them
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(done.End)
-	for _, id := range []team.SessionID{"ses_a1", "ses_b2"} {
-		for _, c := range done.Children {
-			if c.Session == id {
-				fmt.Println(c.Session, c.State, "by", c.By.Source, c.By.What, c.Reason)
-			}
-		}
+	for _, c := range done.Children {
+		fmt.Println(c.Session, c.State, "by", c.By.Source, c.By.What, c.Reason)
 	}
 	// Output:
 	// settled

@@ -1,11 +1,13 @@
 package team_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/memstore"
 )
 
 func ExampleEvaluate() {
@@ -51,4 +53,31 @@ func ExampleDerive() {
 	// edit * deny
 	// edit docs/* allow
 	// refuted: edit ""
+}
+
+// The roles of a team as data: who may signal whom is a rule like any other.
+func ExampleRoleMatrix_Permissions() {
+	roles := team.TeamRoles()
+	roles["reviewer"] = append(roles["reviewer"], // the last rule that matches decides
+		team.Rule{Permission: team.PermissionSignal, Pattern: "*", Effect: team.Deny},
+		team.Rule{Permission: team.PermissionSignal, Pattern: "lead", Effect: team.Allow})
+
+	ctx := context.Background()
+	signals, err := team.OpenSignals(ctx, new(memstore.Store), &team.SignalOptions{Permissions: roles.Permissions()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for role, session := range map[team.Role]team.SessionID{"lead": "ses_lead", "tester": "ses_t1"} {
+		if err := signals.Enrol(ctx, team.Member{Session: session, Role: role}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	reviewer := team.WithCaller(ctx, team.Caller{Session: "ses_r1", Role: "reviewer"})
+	for _, to := range []string{"lead", "tester"} {
+		_, err := signals.Send(reviewer, to, team.Signal{Kind: team.KindNote, Summary: "hello"})
+		fmt.Println(err)
+	}
+	// Output:
+	// <nil>
+	// inbox.send tester: inbox.send of tester is denied by the rules; ask whoever made them, or leave it
 }

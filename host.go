@@ -67,14 +67,9 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// The host ports. There is no interface that sums them up: a host that has no
-// key-value storage or no tool hook (OpenCode over HTTP has neither) is still
-// a host. A channel asks for the smallest port it uses. What a host can do
-// beyond these is a one-method interface of its own, found by type assertion.
-//
-// Every method may be called from several goroutines. What comes from a host is
-// data: a type or field nobody knows is passed on under its name, never
-// dropped and never an error.
+// The host ports. The package comment has what holds for all of them: a channel asks
+// for the smallest that it uses, and what a host can do beyond is a one-method
+// interface of its own, found by type assertion.
 
 // Sessions is how channels look up and reach the sessions of a host.
 type Sessions interface {
@@ -118,12 +113,12 @@ type Session struct {
 
 // A Note is a text for a session, written by a program.
 type Note struct {
-	ID          string // ours, and the host's idempotency key
-	Text        string
+	ID          string            // the host's idempotency key, in the form of its message ids: see HostMessageID
+	Text        string            // UTF-8, what the agent sees
 	Description string            // what a person sees in the host's list
 	Metadata    map[string]string // for programs; the model does not see it
-	Delivery    Delivery
-	Wake        bool // whether an idle session starts to work on it
+	Delivery    Delivery          // DeliverySteer if empty
+	Wake        bool              // whether an idle session starts to work on it
 }
 
 // Delivery says when a running session sees a note or a signal.
@@ -172,10 +167,10 @@ type Events interface {
 // messages: treat it as the content of the session.
 type Event struct {
 	ID      string
-	Type    string    // the host's own name: "session.idle", "session.execution.failed", …
-	Session SessionID // empty if the event is about none
-	Seq     uint64    // the host's durable order within the session; zero if it has none
-	Time    time.Time
+	Type    string          // the host's own name: "session.idle", "session.execution.failed", …
+	Session SessionID       // empty if the event is about none
+	Seq     uint64          // the host's durable order within the session; zero if it has none
+	Time    time.Time       // when it happened, by the host's clock; zero if it does not say
 	Data    json.RawMessage // properties (1.x) or data (2.x), as they came
 }
 
@@ -219,11 +214,14 @@ type ToolResult struct {
 // Permissions is a host that decides what a session may do.
 type Permissions interface {
 	// Evaluate returns the host's effect for an action on a resource, in the
-	// host's own words for both. It raises no dialog.
+	// host's own words for both. It raises no dialog. A host that cannot tell
+	// returns an error, errors.ErrUnsupported for example, and never an Allow.
+	//
+	// OpenCode over HTTP has no route for it.
 	Evaluate(ctx context.Context, session SessionID, action, resource string) (Effect, error)
 }
 
-// An Effect is what a permission rule says.
+// An Effect is what a permission rule, or a host, says of a resource.
 type Effect string
 
 // The effects.
@@ -233,7 +231,7 @@ const (
 	Deny  Effect = "deny"
 )
 
-// A PermissionsFunc is a function that is a Permissions.
+// A PermissionsFunc is a function that is a Permissions: of a RoleMatrix, for example.
 type PermissionsFunc func(ctx context.Context, session SessionID, action, resource string) (Effect, error)
 
 // Evaluate calls f.

@@ -8,8 +8,8 @@ import (
 )
 
 // A Store is what a channel keeps its state in: both ports and nothing more.
-// Package memstore has one in memory. A store of your own proves itself with
-// package storetest.
+// Package memstore has one in memory, package sqlitestore one in a file that
+// processes share. A store of your own proves itself with package storetest.
 //
 // What holds for every method of both ports:
 //
