@@ -12,7 +12,7 @@ import (
 // wraps one of them, a context error, errors.ErrUnsupported, or the error of
 // the disk or store underneath; test with errors.Is.
 var (
-	// ErrNotFound: what was named does not exist (any more).
+	// ErrNotFound: what was named does not exist, or not any more.
 	ErrNotFound = errors.New("not found")
 
 	// ErrConflict: somebody else was first. Read again, then decide.
@@ -49,14 +49,14 @@ var (
 	// ErrFenced: the run (epoch) that a signal belongs to is over.
 	ErrFenced = errors.New("fenced")
 
-	// ErrClosed: the channel was closed by its owner.
+	// ErrClosed: the channel, or the store under it, was closed by its owner.
 	ErrClosed = errors.New("closed")
 )
 
 // An Error says which operation failed, and on what. Channels add it once, at
 // their edge; ports return errors without it.
 type Error struct {
-	Op   string // "board.write", "inbox.send", …
+	Op   string // "board.write", "inbox.send" (of a SignalChannel), …
 	Name string // the entry, session, key or path; may be empty
 	Err  error
 }
@@ -136,7 +136,8 @@ func (e *RecipientError) Error() string {
 	to := quoteName(e.To)
 	switch {
 	case len(e.Candidates) > 0:
-		return fmt.Sprintf("role %s is not that of exactly one session in your team; name one of the sessions %s", to, someOf(e.Candidates))
+		return fmt.Sprintf("role %s is not that of exactly one session in your team, which is those on the roster under one lead; "+
+			"name one of the sessions %s", to, someOf(e.Candidates))
 	case len(e.Near) > 0:
 		return fmt.Sprintf("no session or role %s on the roster; near: %s", to, someOf(e.Near))
 	default:
