@@ -16,65 +16,48 @@ import (
 // lead reads what it needs.
 func Example() {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "board") // a real program: team.BoardDir(workspace)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-
-	board, err := team.OpenBoard(ctx, dir, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer board.Close()
-	signals, err := team.OpenSignals(ctx, new(memstore.Store), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	// The roster says who exists; a role means a session of the sender's own team.
-	for _, m := range []team.Member{
-		{Session: "ses_lead", Role: "lead"},
-		{Session: "ses_a1", Role: "architect", Parent: "ses_lead"},
-	} {
-		if err := signals.Enrol(ctx, m); err != nil {
+	check := func(err error) {
+		if err != nil {
 			log.Fatal(err)
 		}
 	}
+	dir, err := os.MkdirTemp("", "board") // a real program: team.BoardDir(workspace)
+	check(err)
+	defer os.RemoveAll(dir)
+
+	board, err := team.OpenBoard(ctx, dir, nil)
+	check(err)
+	defer board.Close()
+	signals, err := team.OpenSignals(ctx, new(memstore.Store), nil) // or what sqlitestore.Open returns
+	check(err)
+
+	// The roster says who exists; a role means a session of the sender's own team.
+	check(signals.Enrol(ctx, team.Member{Session: "ses_lead", Role: "lead"}))
+	check(signals.Enrol(ctx, team.Member{Session: "ses_a1", Role: "architect", Parent: "ses_lead"}))
 
 	// In the architect's tool call. The host says who calls.
 	architect := team.WithCaller(ctx, team.Caller{Session: "ses_a1", Role: "architect"})
 	entry, err := board.Write(architect, team.Draft{
 		Session: team.NewSessionKey(), Task: "auth", Topic: "api", Body: "# API\n\n" + strings.Repeat("a long story\n", 1000),
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	_, err = signals.Send(architect, "lead", team.Signal{
 		Kind: team.KindSettled, Summary: "the API is ready for review", Refs: []team.Ref{entry.Ref()},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 
 	// In the lead's.
 	lead := team.WithCaller(ctx, team.Caller{Session: "ses_lead", Role: "lead"})
-	got, err := signals.Receive(lead, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	s := got[0]
-	fmt.Println(s.From.Role, "says:", s.Summary)
-	part, err := board.ReadRef(lead, s.Refs[0], team.Range{Lines: 1})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Print(part.Text)
-	if err := signals.Ack(lead, got...); err != nil {
-		log.Fatal(err)
-	}
+	got, err := signals.Receive(lead, nil) // waits until there is one
+	check(err)
+	part, err := board.ReadRef(lead, got[0].Refs[0], team.Range{Lines: 1})
+	check(err)
+	fmt.Println(got[0].From.Role, "says:", got[0].Summary)
+	fmt.Print("the entry begins: ", part.Text)
+	check(signals.Ack(lead, got...))
 	// Output:
 	// architect says: the API is ready for review
-	// # API
+	// the entry begins: # API
 }
 
 func ExampleSignalChannel_Send() {
