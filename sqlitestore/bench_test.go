@@ -1,7 +1,9 @@
 package sqlitestore_test
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -207,8 +209,9 @@ func BenchmarkCycle(b *testing.B) {
 	})
 }
 
-// From the start of Append here to the item in the hands of a receiver in another
-// process, and for comparison Append alone.
+// From the start of Append here until a receiver in another process is woken, which
+// is when it has found the item and is about to write that it claims it, and until it has
+// the item in its hands. With full the first takes one fsync, the second two.
 func BenchmarkWake(b *testing.B) {
 	for _, mode := range []struct {
 		name string
@@ -217,21 +220,71 @@ func BenchmarkWake(b *testing.B) {
 		b.Run("sync="+mode.name, func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "s.db")
 			s := openAt(b, path, &sqlitestore.Options{Synchronous: mode.sync})
-			var took, alone []time.Duration
+			least := openFloor(b)
+			var woken, claimed, alone []time.Duration
 			for b.Loop() {
-				took = append(took, wakes(b, s, path, mode.sync, 200)...)
-				for range 200 {
+				for _, w := range wakes(b, s, path, mode.sync, 200, func() {
 					time.Sleep(3 * time.Millisecond)
+					least.sync()
 					timed(&alone, func() { benchAppend(b, s, "nobody", fmt.Sprint("i", len(alone))) })
+				}) {
+					woken = append(woken, w.woken)
+					claimed = append(claimed, w.claimed)
 				}
 			}
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(quantile(took, 0.5).Seconds()*1e3, "p50-ms")
-			b.ReportMetric(quantile(took, 0.99).Seconds()*1e3, "p99-ms")
-			b.ReportMetric(quantile(alone, 0.5).Seconds()*1e3, "append-p50-ms")
-			b.ReportMetric(quantile(alone, 0.99).Seconds()*1e3, "append-p99-ms")
+			report := func(name string, list []time.Duration) {
+				b.ReportMetric(quantile(list, 0.5).Seconds()*1e3, name+"-p50-ms")
+				b.ReportMetric(quantile(list, 0.99).Seconds()*1e3, name+"-p99-ms")
+			}
+			report("woken", woken)
+			report("claimed", claimed)
+			report("append", alone)
+			report("fsync", least.took)
 		})
 	}
+}
+
+// A floor is a file that does not grow, for the least that a transaction must take: what
+// one Append writes, and an fsync.
+type floor struct {
+	tb   testing.TB
+	file *os.File
+	next int
+	took []time.Duration
+}
+
+const (
+	floorWrite  = 5 * 4096
+	floorWrites = 200
+)
+
+func openFloor(tb testing.TB) *floor {
+	file, err := os.Create(filepath.Join(tb.TempDir(), "floor"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { file.Close() })
+	if _, err := file.Write(make([]byte, floorWrite*floorWrites)); err != nil {
+		tb.Fatal(err)
+	}
+	if err := file.Sync(); err != nil {
+		tb.Fatal(err)
+	}
+	return &floor{tb: tb, file: file}
+}
+
+func (f *floor) sync() {
+	data := bytes.Repeat([]byte{byte(len(f.took))}, floorWrite)
+	timed(&f.took, func() {
+		if _, err := f.file.WriteAt(data, int64(f.next)*floorWrite); err != nil {
+			f.tb.Fatal(err)
+		}
+		if err := syncData(f.file); err != nil {
+			f.tb.Fatal(err)
+		}
+	})
+	f.next = (f.next + 1) % floorWrites
 }
 
 // What a receiver pays must not grow with what lies behind it.
@@ -284,10 +337,14 @@ func BenchmarkClaimRelease(b *testing.B) {
 func BenchmarkProcesses(b *testing.B) {
 	b.Run("processes=8/sync=full", func(b *testing.B) {
 		const processes, each = 8, 500
+		least := openFloor(b)
 		var took []time.Duration
 		var elapsed time.Duration
 		n := 0
 		for b.Loop() {
+			for range 100 {
+				least.sync()
+			}
 			path := filepath.Join(b.TempDir(), "s.db")
 			s := openAt(b, path, nil)
 			mustAppend(b, s, "q", "a")
@@ -322,5 +379,8 @@ func BenchmarkProcesses(b *testing.B) {
 		b.ReportMetric(quantile(took, 0.5).Seconds()*1e3, "p50-ms")
 		b.ReportMetric(quantile(took, 0.99).Seconds()*1e3, "p99-ms")
 		b.ReportMetric(quantile(took, 1).Seconds()*1e3, "worst-ms")
+		fsync := quantile(least.took, 0.5)
+		b.ReportMetric(fsync.Seconds()*1e3, "fsync-p50-ms")
+		b.ReportMetric(float64(quantile(took, 0.99))/float64(fsync), "p99/fsync")
 	})
 }

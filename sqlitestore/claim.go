@@ -11,8 +11,9 @@ import (
 	"github.com/teamchan/team"
 )
 
-// poll is how often a waiting Claim looks for itself, should nobody ring.
-const poll = time.Second
+// poll is how often a waiting Claim looks for itself, should nobody ring. It is a
+// variable for tests.
+var poll = time.Second
 
 // Claim that waits looks again when something rings, when the clock makes an item
 // claimable, and about once a second to be sure. A Claim that ends in

@@ -56,10 +56,11 @@ func (c *conn) onBusy(_ context.Context, count int) bool {
 	if c.busy == nil || !c.busy(time.Since(c.since)) {
 		return false
 	}
-	if c.first {
-		count = 0
+	if c.first { // all the others wait with it
+		exactly(100*time.Microsecond, count)
+	} else {
+		nap(count)
 	}
-	nap(count)
 	return true
 }
 

@@ -2,8 +2,10 @@ package sqlitestore
 
 import (
 	"context"
+	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/ncruces/go-sqlite3/vfs"
 )
@@ -37,6 +39,35 @@ func SyncedFolders(tb testing.TB) *[]string {
 	}
 	tb.Cleanup(func() { syncFolder = syncDir })
 	return list
+}
+
+// SetPoll sets how often who waits looks by itself, and returns what it was.
+func SetPoll(d time.Duration) time.Duration {
+	old := poll
+	poll = d
+	return old
+}
+
+// SetLongTurn sets after how long who waits for its turn goes on without.
+func SetLongTurn(tb testing.TB, d time.Duration) {
+	old := longTurn
+	longTurn = d
+	tb.Cleanup(func() { longTurn = old })
+}
+
+// Places is how many can stand in line; WaitTurn and EndTurn are those of the leader.
+const Places = places
+
+func WaitTurn(f *os.File, more func() bool) bool { return waitTurn(f, more) }
+func EndTurn(f *os.File)                         { endTurn(f) }
+
+// Taken reports whether somebody stands at a place.
+func Taken(f *os.File, place int) bool {
+	if !tryPlaces(f, place, place+1) {
+		return true
+	}
+	leavePlaces(f, place, place+1)
+	return false
 }
 
 // BeforeCommit and AfterCommit set hooks of a store that nobody uses yet.

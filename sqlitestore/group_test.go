@@ -233,13 +233,9 @@ func TestBusy(t *testing.T) {
 	s := openAt(t, path, &sqlitestore.Options{BusyTimeout: 150 * time.Millisecond})
 	release := hold(t, path)
 
-	begun := time.Now()
 	_, err := s.Append(t.Context(), "q", []team.Item{{ID: "a"}}, 0)
 	if busy, ok := errors.AsType[*sqlitestore.BusyError](err); !ok || busy.Waited < 150*time.Millisecond || !busy.Temporary() {
 		t.Errorf("Append without a deadline = %v, want a *BusyError after 150ms", err)
-	}
-	if took := time.Since(begun); took < 150*time.Millisecond || took > 5*time.Second {
-		t.Errorf("Append took %v, want 150ms", took)
 	}
 
 	// One leads and gives up; the others, who have time, do not.
@@ -398,25 +394,20 @@ func TestClose(t *testing.T) {
 	until(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// A bell that somebody emptied rings all the same.
+// A bell that somebody emptied rings all the same: nobody looks by himself here.
 func TestBellEmptied(t *testing.T) {
+	old := sqlitestore.SetPoll(time.Hour)
+	defer sqlitestore.SetPoll(old)
 	path := filepath.Join(t.TempDir(), "s.db")
 	a, b := openAt(t, path, nil), openAt(t, path, nil)
-	best := time.Hour
 	for i := range 4 {
-		sent := make(chan time.Time, 1)
 		time.AfterFunc(50*time.Millisecond, func() {
 			if err := os.Truncate(path+"-bell", 0); err != nil {
 				t.Error(err)
 			}
-			sent <- time.Now()
 			benchAppend(t, b, "q", fmt.Sprint("i", i))
 		})
 		mustClaim(t, a, "q", fmt.Sprintf("i%d:1", i))
-		best = min(best, time.Since(<-sent))
-	}
-	if best > 300*time.Millisecond {
-		t.Errorf("the soonest of 4 came after %v, want one at least to be rung", best)
 	}
 }
 

@@ -214,20 +214,24 @@ func childReceiver(ctx context.Context, args []string) error {
 // isStale reports whether err is that of a settlement whose lease was over.
 func isStale(err error) bool { return strings.Contains(err.Error(), "conflict") }
 
-// childWaiter waits for items, and prints when each came: PATH QUEUE SYNCHRONOUS.
+// childWaiter waits for items without looking by itself, and prints when it began to commit
+// the claim of each, and when it had it: PATH QUEUE SYNCHRONOUS.
 func childWaiter(ctx context.Context, args []string) error {
+	sqlitestore.SetPoll(time.Hour)
 	sync, _ := strconv.Atoi(args[2])
 	s, err := sqlitestore.Open(ctx, args[0], &sqlitestore.Options{Synchronous: sqlitestore.Synchronous(sync)})
 	if err != nil {
 		return err
 	}
+	var found time.Time
+	s.BeforeCommit(func() { found = time.Now() })
 	fmt.Println("open")
 	for {
 		claims, err := s.Claim(ctx, args[1], team.ClaimOptions{Max: 1, Lease: time.Minute, Wait: true})
 		if err != nil {
 			return err
 		}
-		fmt.Println(time.Now().UnixNano(), claims[0].ID)
+		fmt.Println(found.UnixNano(), time.Now().UnixNano(), claims[0].ID)
 		if err := s.Settle(ctx, args[1], team.Settlement{Seq: claims[0].Seq, Token: claims[0].Token, Verdict: team.VerdictAck}); err != nil {
 			return err
 		}

@@ -24,10 +24,15 @@ type spaceVFS struct{ vfs.VFSFilename }
 
 func (v spaceVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
 	f, flags, err := v.VFSFilename.OpenFilename(name, flags)
-	if sf, ok := f.(systemFile); ok {
+	sf, ok := f.(systemFile)
+	switch {
+	case !ok:
+		return f, flags, err
+	case flags&vfs.OPEN_WAL != 0:
+		return &logFile{spaceFile: &spaceFile{sf}}, flags, err
+	default:
 		return &spaceFile{sf}, flags, err
 	}
-	return f, flags, err
 }
 
 // A systemFile is what the files of the system can do; but for memory mapping, which is

@@ -8,30 +8,53 @@ import (
 
 // SQLite's lock goes to whoever asks at the right moment. That is nearly always the
 // process that has just given it back and asks again at once: others, which ask
-// now and then, would wait for hundreds of milliseconds. So the processes take
-// turns. Who has the turn is the only one that asks for SQLite's lock, and gives the
-// turn away when it has it:
+// now and then, would wait for hundreds of milliseconds. So the processes stand in a
+// line. Who has its first place is the only one that asks for SQLite's lock, and gives
+// the place up when it has it:
 //
-//	many ──turn──► one ──SQLite's lock──► at work
+//	who comes ──► 7 ──► … ──► 1 ──► 0, the turn ──SQLite's lock──► at work
 //
-// The turn is a lock on the bell, gone with its process. It is a courtesy, not what
-// keeps the file whole: whoever has waited for it for long goes on without.
+// A place is a lock in the bell, gone with its process. Who has one asks for the one
+// before it. It is a courtesy, not what keeps the file whole: whoever has waited for
+// its turn for long goes on without.
 
-// longTurn is when the one that has the turn is taken for stopped.
-const longTurn = 250 * time.Millisecond
+// longTurn is when one that stands in front is taken for stopped. It is a variable for
+// tests.
+var longTurn = 250 * time.Millisecond
+
+// step is how often who is next looks whether it can move.
+const step = 150 * time.Microsecond
 
 // waitTurn waits for the turn, as long as more allows. It reports whether it got it.
 func waitTurn(f *os.File, more func() bool) bool {
-	if tryTurn(f) {
+	if tryPlaces(f, 0, places) { // nobody stands there
+		leavePlaces(f, 1, places)
 		return true
 	}
-	for begun := time.Now(); time.Since(begun) < longTurn && more(); {
-		// Of equal length for all, however long they have waited, or who came
-		// last would go first.
-		time.Sleep(100*time.Microsecond + rand.N(300*time.Microsecond))
-		if tryTurn(f) {
-			return true
+	at := moveUp(f, places) // which is behind the last place
+	for n, begun := 0, time.Now(); at > 0; n++ {
+		if time.Since(begun) >= longTurn || !more() {
+			leavePlaces(f, at, min(at+1, places))
+			return false
 		}
+		d := time.Duration(at) * step // whoever is further behind has more time
+		if at == places {
+			d += rand.N(d) // the last place is taken by chance
+		}
+		exactly(d, n)
+		at = moveUp(f, at)
 	}
-	return false
+	return true
 }
+
+// moveUp goes from a place as far to the front as it can, and returns where that is.
+func moveUp(f *os.File, at int) int {
+	for at > 0 && tryPlaces(f, at-1, at) {
+		leavePlaces(f, at, min(at+1, places))
+		at--
+	}
+	return at
+}
+
+// endTurn lets the next have the turn.
+func endTurn(f *os.File) { leavePlaces(f, 0, 1) }

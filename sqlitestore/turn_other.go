@@ -2,8 +2,14 @@
 
 package sqlitestore
 
-import "os"
+import (
+	"os"
+	"time"
+)
 
 // There are no turns here; waiting is by chance.
-func tryTurn(*os.File) bool { return true }
-func endTurn(*os.File)      {}
+const places = 1
+
+func tryPlaces(*os.File, int, int) bool { return true }
+func leavePlaces(*os.File, int, int)    {}
+func exactly(d time.Duration, _ int)    { time.Sleep(d) }

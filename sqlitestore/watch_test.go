@@ -23,6 +23,7 @@ import (
 
 // childWatcher prints what changes, and when it learnt of it: PATH PREFIX.
 func childWatcher(ctx context.Context, args []string) error {
+	sqlitestore.SetPoll(time.Hour)
 	s, err := sqlitestore.Open(ctx, args[0], nil)
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func childWatcher(ctx context.Context, args []string) error {
 	return nil
 }
 
-// What changes here is told there, soon, by the bell.
+// What changes here is told there, by the bell: the child does not look by itself.
 func TestWatchAcrossProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	s := openAt(t, path, nil)
@@ -73,9 +74,6 @@ func TestWatchAcrossProcesses(t *testing.T) {
 	}
 	p.stop()
 	t.Logf("p50 %v, p99 %v", quantile(took, 0.5), quantile(took, 0.99))
-	if got := quantile(took, 0.5); got > 100*time.Millisecond {
-		t.Errorf("who watches in another process is told after %v (median), want it to be rung", got)
-	}
 }
 
 // If the bell is lost, a poll is the safety net.

