@@ -351,7 +351,7 @@ func BenchmarkProcesses(b *testing.B) {
 			begun := time.Now()
 			var all []*process
 			for i := range processes {
-				all = append(all, start(b, "sender", path, fmt.Sprint("s", i), 0, each, 1))
+				all = append(all, start(b, "sender", path, fmt.Sprint("s", i), 0, each, 1, 1))
 			}
 			for _, p := range all {
 				for _, line := range p.lines() {

@@ -3,13 +3,17 @@ package sqlitestore_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -129,6 +133,16 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
+// mustNotFail waits for a process that may have been killed, but not ended with an error.
+func (p *process) mustNotFail() {
+	for p.out.Scan() { // so that it can end
+	}
+	_ = p.cmd.Wait()
+	if p.cmd.ProcessState.ExitCode() > 0 && runtime.GOOS != "windows" { // where killed is 1 too
+		p.tb.Errorf("child = %v, want it to end well", p.cmd.ProcessState)
+	}
+}
+
 // stop asks the process to end, and returns what it printed meanwhile.
 func (p *process) stop() []string {
 	_ = p.stdin.Close()
@@ -162,8 +176,9 @@ func childOpener(ctx context.Context, args []string) error {
 }
 
 // childSender appends items until it is done, and prints number, id and seq of each
-// when Append has returned, and the nanoseconds that it took: PATH NAME FROM TO LIFE. LIFE makes
-// the ids of one run differ from those of the next, as with a caller that makes up a
+// when Append has returned, and the nanoseconds that it took: PATH NAME FROM TO LIFE LANES.
+// LANES goroutines each send every so many-th item, in order, and so share transactions. LIFE
+// makes the ids of one run differ from those of the next, as with a caller that makes up a
 // new id and repeats the key.
 func childSender(ctx context.Context, args []string) error {
 	s, err := sqlitestore.Open(ctx, args[0], nil)
@@ -172,16 +187,28 @@ func childSender(ctx context.Context, args []string) error {
 	}
 	from, _ := strconv.Atoi(args[2])
 	to, _ := strconv.Atoi(args[3])
-	for i := from; i < to; i++ {
+	lanes, _ := strconv.Atoi(args[5])
+	send := func(i int) error {
 		key := fmt.Sprintf("%s/%d", args[1], i)
 		begun := time.Now()
 		r, err := s.Append(ctx, queueOf(i), []team.Item{{ID: key + "/" + args[4], Key: key, Data: []byte(key)}}, 0)
 		if err != nil {
 			return fmt.Errorf("append of %s: %w", key, err)
 		}
-		fmt.Println(i, r[0].ID, r[0].Seq, time.Since(begun).Nanoseconds())
+		_, err = fmt.Println(i, r[0].ID, r[0].Seq, time.Since(begun).Nanoseconds())
+		return err
 	}
-	return s.Close()
+	errs := make([]error, lanes)
+	var wg sync.WaitGroup
+	for lane := range lanes {
+		wg.Go(func() {
+			for i := from + lane; i < to && errs[lane] == nil; i += lanes {
+				errs[lane] = send(i)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(append(errs, s.Close())...)
 }
 
 const queues = 3
@@ -197,16 +224,24 @@ func childReceiver(ctx context.Context, args []string) error {
 	}
 	lease, _ := time.ParseDuration(args[2])
 	for {
-		claims, err := s.Claim(ctx, args[1], team.ClaimOptions{Max: 5, Lease: lease, Wait: true})
+		claims, err := s.Claim(ctx, args[1], team.ClaimOptions{Max: 1 + rand.N(20), Lease: lease, Wait: true})
 		if err != nil {
 			return err
 		}
-		for _, c := range claims {
+		errs := make([]error, len(claims))
+		var wg sync.WaitGroup
+		for i, c := range claims {
 			fmt.Println(args[1], c.ID, c.Seq, c.Attempt)
-			st := team.Settlement{Seq: c.Seq, Token: c.Token, Verdict: team.VerdictAck}
-			if err := s.Settle(ctx, args[1], st); err != nil && !isStale(err) {
-				return err
-			}
+			wg.Go(func() {
+				st := team.Settlement{Seq: c.Seq, Token: c.Token, Verdict: team.VerdictAck}
+				if err := s.Settle(ctx, args[1], st); !errors.Is(err, team.ErrConflict) { // its lease was over
+					errs[i] = err
+				}
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
 		}
 	}
 }

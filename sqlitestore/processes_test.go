@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,54 +71,34 @@ func TestOpenAtOnce(t *testing.T) {
 // Senders and receivers in many processes, killed at random and started again.
 func TestTorture(t *testing.T) {
 	t.Parallel()
-	const senders, lease = 8, 400 * time.Millisecond
+	const senders, lanes, lease = 8, 4, 400 * time.Millisecond
 	each := scale(*sends)
 	path := filepath.Join(t.TempDir(), "s.db")
 	s := openAt(t, path, nil)
 
-	type sent struct {
-		id  string
-		seq team.Seq
-	}
 	acknowledged := make([]map[int]sent, senders)
 	stop := make(chan struct{})
+	var killed atomic.Int64
 	var sending, rest sync.WaitGroup
 	for n := range senders {
 		acknowledged[n] = make(map[int]sent)
 		sending.Go(func() {
-			next, life := 0, 0
-			for next < each {
-				life++
-				p := start(t, "sender", path, fmt.Sprint("s", n), max(next-3, 0), each, life)
-				// Some live long enough to finish.
-				dies := next + 1 + rand.N(each)
-				for {
-					line, ok := p.line()
-					if !ok {
-						break
-					}
-					var i int
-					var r sent
-					if _, err := fmt.Sscan(line, &i, &r.id, &r.seq); err != nil {
-						break // the end of a line that was killed
-					}
-					if old, ok := acknowledged[n][i]; ok && old != r {
-						t.Errorf("sender %d: item %d was acknowledged as %v, and later as %v", n, i, old, r)
-					}
-					acknowledged[n][i] = r
-					if next = max(next, i+1); next >= dies {
-						_ = p.cmd.Process.Kill()
-					}
+			for next, life := 0, 1; next < each && !t.Failed(); life++ {
+				// Some of it once more than is needed.
+				p := start(t, "sender", path, fmt.Sprint("s", n), max(next-3, 0), each, life, lanes)
+				dies := next + 1 + rand.N(each/2) // some live long enough to finish
+				next = listen(t, p, n, acknowledged[n], next, dies)
+				if next < each {
+					killed.Add(1)
 				}
-				p.kill()
 			}
 		})
 	}
 	for n := range queues {
 		rest.Go(func() {
-			for {
+			for !t.Failed() {
 				p := start(t, "receiver", path, queueOf(n), lease)
-				alive := time.After(50*time.Millisecond + rand.N(600*time.Millisecond))
+				alive := time.After(50*time.Millisecond + rand.N(1000*time.Millisecond))
 				go func() {
 					select {
 					case <-alive:
@@ -125,25 +106,8 @@ func TestTorture(t *testing.T) {
 					}
 					_ = p.cmd.Process.Kill()
 				}()
-				last := 0
-				for {
-					line, ok := p.line()
-					if !ok {
-						break
-					}
-					f := strings.Fields(line)
-					if len(f) < 4 {
-						break
-					}
-					seq, _ := strconv.Atoi(f[2])
-					if f[3] == "1" { // handed out for the first time: in order
-						if seq <= last {
-							t.Errorf("%s: seq %d was handed out after %d", f[0], seq, last)
-						}
-						last = seq
-					}
-				}
-				p.kill()
+				inOrder(t, p)
+				killed.Add(1)
 				select {
 				case <-stop:
 					return
@@ -175,14 +139,16 @@ func TestTorture(t *testing.T) {
 			if it.State != team.ItemAcked {
 				t.Errorf("%s is %s, want acked", it.Key, it.State)
 			}
-			name, number, _ := strings.Cut(it.Key, "/")
-			i, _ := strconv.Atoi(number)
-			if i < last[name] {
-				t.Errorf("%s: item %d of %s lies behind item %d", queueOf(n), i, name, last[name])
+			var sender, i int
+			if _, err := fmt.Sscanf(it.Key, "s%d/%d", &sender, &i); err != nil {
+				t.Fatalf("key %q: %v", it.Key, err)
 			}
-			last[name] = i
-			sender, _ := strconv.Atoi(name[1:])
 			perSender[sender]++
+			lane := fmt.Sprintf("lane %d of sender %d", i%lanes, sender)
+			if before, ok := last[lane]; ok && i <= before {
+				t.Errorf("%s: item %d of %s lies behind item %d", queueOf(n), i, lane, before)
+			}
+			last[lane] = i
 		}
 	}
 	for n, got := range perSender {
@@ -198,6 +164,64 @@ func TestTorture(t *testing.T) {
 	}
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("Check = %v, want no error", err)
+	}
+	// .ci/run looks for this line.
+	t.Logf("%d processes have sent %d items each, and %d were killed", senders, each, killed.Load())
+}
+
+// A sent item is what a sender was told of it.
+type sent struct {
+	id  string
+	seq team.Seq
+}
+
+// listen notes what a sender says, and kills it when it has sent item number dies. It
+// returns the first item that was not acknowledged.
+func listen(t *testing.T, p *process, sender int, acknowledged map[int]sent, next, dies int) int {
+	defer p.mustNotFail()
+	for {
+		line, ok := p.line()
+		if !ok {
+			return next
+		}
+		var i int
+		var r sent
+		if n, err := fmt.Sscan(line, &i, &r.id, &r.seq); n < 3 {
+			t.Logf("sender %d was killed in a line: %q, %v", sender, line, err)
+			return next
+		}
+		if old, ok := acknowledged[i]; ok && old != r {
+			t.Errorf("sender %d: item %d was acknowledged as %v, and later as %v", sender, i, old, r)
+		}
+		acknowledged[i] = r
+		for _, ok := acknowledged[next]; ok; _, ok = acknowledged[next] {
+			next++
+		}
+		if i >= dies {
+			_ = p.cmd.Process.Kill()
+		}
+	}
+}
+
+// inOrder follows a receiver: what is handed out for the first time comes in order.
+func inOrder(t *testing.T, p *process) {
+	defer p.mustNotFail()
+	for last := 0; ; {
+		line, ok := p.line()
+		if !ok {
+			return
+		}
+		f := strings.Fields(line)
+		if len(f) < 4 {
+			return
+		}
+		seq, _ := strconv.Atoi(f[2])
+		if f[3] == "1" {
+			if seq <= last {
+				t.Errorf("%s: seq %d was handed out after %d", f[0], seq, last)
+			}
+			last = seq
+		}
 	}
 }
 
