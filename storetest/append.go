@@ -232,12 +232,14 @@ var appendLaws = []law{
 	},
 	{
 		name: "append/bad arguments",
-		says: "A queue without a name and an item without an ID are a *InvalidError, and nothing is added",
+		says: "A queue without a name, an item without an ID and a negative Cost are a *InvalidError, and nothing is added",
 		check: try(func(p *probe) {
 			_, err := p.Append(p.ctx, "", items("a"), 0)
 			p.invalid("Append to the queue without a name", err)
 			_, err = p.Append(p.ctx, "q", []team.Item{{Key: "k"}}, 0)
 			p.invalid("Append of an item without id", err)
+			_, err = p.Append(p.ctx, "q", []team.Item{{ID: "a"}, {ID: "b", Cost: -1}}, 0)
+			p.invalid("Append of an item with a negative cost", err)
 			p.holds("q", "")
 		}),
 	},

@@ -195,14 +195,14 @@ var claimLaws = []law{
 	},
 	{
 		name: "claim/bad arguments",
-		says: "A queue without a name, and a Max or Lease that is not positive, are a *InvalidError, and nothing is claimed",
+		says: "A queue without a name, a Max or Lease that is not positive, and a negative Budget are a *InvalidError, and nothing is claimed",
 		check: try(func(p *probe) {
 			p.add("q", "a")
 			for _, opts := range []team.ClaimOptions{
-				{Max: 0, Lease: hour}, {Max: -1, Lease: hour}, {Max: 1}, {Max: 1, Lease: -hour},
+				{Max: 0, Lease: hour}, {Max: -1, Lease: hour}, {Max: 1}, {Max: 1, Lease: -hour}, {Max: 1, Lease: hour, Budget: -1},
 			} {
 				_, err := p.Claim(p.ctx, "q", opts)
-				p.invalid(fmt.Sprintf("Claim with Max %d and Lease %v", opts.Max, opts.Lease), err)
+				p.invalid(fmt.Sprintf("Claim with Max %d, Lease %v and Budget %d", opts.Max, opts.Lease, opts.Budget), err)
 			}
 			_, err := p.Claim(p.ctx, "", team.ClaimOptions{Max: 1, Lease: hour})
 			p.invalid("Claim from the queue without a name", err)

@@ -12,18 +12,21 @@ import (
 var everyLaws = []law{
 	{
 		name: "every/ended context",
-		says: "A call with a context that has ended returns an error that wraps ctx.Err(), and an iterator yields it once and stops",
+		says: "A call with a context that has ended returns an error that wraps ctx.Err() and changes nothing, and an iterator yields it once and stops",
 		check: try(func(p *probe) {
 			if p.hasQueue() {
 				p.add("q", "a")
 			}
-			p.put("k", "1", "")
+			v := p.put("k", "1", "")
 			ctx, cancel := context.WithCancel(p.ctx)
 			cancel()
 			for what, err := range calls(ctx, p) {
 				p.is(what, err, context.Canceled)
 			}
+			p.record("k", "1", v)
+			p.keys("", "", "k")
 			if p.hasQueue() {
+				p.holds("q", "a:pending:0")
 				n := 0
 				for range p.Items(ctx, "q", team.ListOptions{}) {
 					n++
@@ -70,7 +73,7 @@ var everyLaws = []law{
 	},
 }
 
-// calls makes every call once and returns the errors, by what was called.
+// calls makes every call once, where the queue has an item and k is a record, and returns the errors, by what was called.
 func calls(ctx context.Context, p *probe) map[string]error {
 	errs := make(map[string]error)
 	if p.hasQueue() {
@@ -78,7 +81,8 @@ func calls(ctx context.Context, p *probe) map[string]error {
 		for _, wait := range []bool{false, true} {
 			_, errs[fmt.Sprint("Claim with Wait ", wait)] = p.Claim(ctx, "q", team.ClaimOptions{Max: 1, Lease: hour, Wait: wait})
 		}
-		errs["Settle"] = p.Settle(ctx, "q", team.Settlement{Seq: 1, Verdict: team.VerdictCancel})
+		first := p.list("q", team.ListOptions{})[0]
+		errs["Settle"] = p.Settle(ctx, "q", team.Settlement{Seq: first.Seq, Verdict: team.VerdictCancel})
 		for _, err := range p.Items(ctx, "q", team.ListOptions{}) {
 			errs["Items"] = err
 		}

@@ -36,7 +36,7 @@ const maxCalls = 48
 func seeds() [][]byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	list := [][]byte{nil}
-	for range 12 {
+	for range 24 {
 		seed := make([]byte, 400)
 		for i := range seed {
 			seed[i] = byte(random.Uint32())
@@ -181,12 +181,15 @@ func (sc *script) settle() (string, error) {
 		if len(sc.tokens) > 0 && sc.pick(4) == 0 {
 			st.Token = sc.tokens[sc.pick(len(sc.tokens))]
 		}
-		st.Verdict = []team.Verdict{team.VerdictAck, team.VerdictRelease, team.VerdictExtend, team.VerdictBury, team.VerdictCancel, team.VerdictRedrive}[sc.pick(6)]
+		st.Verdict = []team.Verdict{team.VerdictAck, team.VerdictRelease, team.VerdictExtend, team.VerdictBury, team.VerdictCancel, team.VerdictRedrive, team.VerdictAmend}[sc.pick(7)]
 		switch st.Verdict {
 		case team.VerdictExtend:
 			st.Delay = hour
 		case team.VerdictBury:
 			st.Reason = "a reason"
+		case team.VerdictAmend:
+			sc.ids++
+			st.Data = fmt.Append(nil, "amended ", sc.ids)
 		}
 		if err := sc.model.settle(queue, *st); err != nil {
 			want = append(want, fmt.Sprintf("%s of seq %d: %v", st.Verdict, st.Seq, err))

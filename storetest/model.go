@@ -158,7 +158,7 @@ func (m *model) settle(queue string, st team.Settlement) error {
 	}
 	var from team.ItemState
 	switch st.Verdict {
-	case team.VerdictCancel:
+	case team.VerdictCancel, team.VerdictAmend:
 		from = team.ItemPending
 	case team.VerdictRedrive:
 		from = team.ItemDead
@@ -184,6 +184,8 @@ func (m *model) settle(queue string, st team.Settlement) error {
 		it.state, it.reason = team.ItemDead, st.Reason
 	case team.VerdictCancel:
 		it.state = team.ItemCancelled
+	case team.VerdictAmend:
+		it.Data = st.Data
 	case team.VerdictRedrive:
 		it.state, it.attempt, it.reason, it.dead = team.ItemPending, 0, "", false
 	}

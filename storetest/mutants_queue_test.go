@@ -41,7 +41,7 @@ var queueMutants = []mutant{
 			}
 		})
 	}},
-	{"forgets Expires", []string{"append/item", "claim/expired", "claim/expired in hand"}, false, func(l *liar) {
+	{"forgets Expires", []string{"append/item", "claim/expired", "claim/expired in hand", "settle/redrive too late"}, false, func(l *liar) {
 		l.eachItem(func(_ int, it *team.Item) { it.Expires = time.Time{} })
 	}},
 	{"cuts Data at a zero byte", []string{"append/item"}, false, func(l *liar) {
@@ -131,6 +131,15 @@ var queueMutants = []mutant{
 		l.items = func(ctx context.Context, q string, opts team.ListOptions) iter.Seq2[team.StoredItem, error] {
 			return l.Store.Items(ctx, named(q), opts)
 		}
+	}},
+	{"takes what is negative for nothing", []string{"append/bad arguments", "claim/bad arguments", "settle/bad arguments"}, false, func(l *liar) {
+		l.eachItem(func(_ int, it *team.Item) { it.Cost = max(it.Cost, 0) })
+		l.claimIn(func(_ string, opts *team.ClaimOptions) { opts.Budget = max(opts.Budget, 0) })
+		l.settleIn(func(st *team.Settlement) {
+			if st.Delay < 0 {
+				st.Delay = 1
+			}
+		})
 	}},
 	{"has queue names without case", []string{"append/queues", "wait/other queue"}, false, func(l *liar) {
 		l.appendIn(func(q string, list []team.Item, max int) (string, []team.Item, int) {

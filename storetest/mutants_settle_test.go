@@ -87,7 +87,7 @@ var settleMutants = []mutant{
 			return errors.Join(errs...)
 		}
 	}},
-	{"does not amend", []string{"settle/amend"}, false, func(l *liar) {
+	{"does not amend", []string{"settle/amend"}, true, func(l *liar) {
 		l.settleIn(func(st *team.Settlement) {
 			if st.Verdict == team.VerdictAmend {
 				st.Verdict = "drop"
@@ -142,6 +142,18 @@ var settleMutants = []mutant{
 		l.settle = func(ctx context.Context, _ string, list ...team.Settlement) error {
 			return l.Store.Settle(ctx, "q", list...)
 		}
+	}},
+	{"takes what it does not hold for a conflict", []string{"settle/not found", "settle/cancel too late"}, true, func(l *liar) {
+		l.settleOut(func(err error) error {
+			var list []error
+			for _, e := range settleErrors(err) {
+				if errors.Is(e.Err, team.ErrNotFound) {
+					e.Err = team.ErrConflict
+				}
+				list = append(list, e)
+			}
+			return errors.Join(list...)
+		})
 	}},
 	{"takes any verdict for an ack", []string{"settle/bad arguments"}, false, func(l *liar) {
 		known := append([]team.Verdict{team.VerdictCancel, team.VerdictRedrive}, held...)
@@ -218,6 +230,16 @@ var settleMutants = []mutant{
 	{"does not look at its context", []string{"every/ended context"}, false, func(l *liar) {
 		l.append = func(ctx context.Context, q string, list []team.Item, max int) ([]team.Receipt, error) {
 			return l.Store.Append(context.WithoutCancel(ctx), q, list, max)
+		}
+	}},
+	{"acts before it looks at its context", []string{"every/ended context"}, false, func(l *liar) {
+		l.settle = func(ctx context.Context, q string, list ...team.Settlement) error {
+			return errors.Join(l.Store.Settle(context.WithoutCancel(ctx), q, list...), ctx.Err())
+		}
+	}},
+	{"deletes before it looks at its context", []string{"every/ended context"}, false, func(l *liar) {
+		l.delete = func(ctx context.Context, key string, prev team.Version) error {
+			return errors.Join(l.Store.Delete(context.WithoutCancel(ctx), key, prev), ctx.Err())
 		}
 	}},
 	{"yields after an error", []string{"every/ended context"}, false, func(l *liar) {

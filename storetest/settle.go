@@ -356,6 +356,40 @@ var settleLaws = []law{
 		}),
 	},
 	{
+		name: "settle/redrive too late",
+		says: "A dead item that is redriven when its Expires has passed is expired, and not handed out",
+		check: try(func(p *probe) {
+			soon := time.Now().Add(lease + lease)
+			seq := p.append("q", team.Item{ID: "a", Expires: soon})[0].Seq
+			c := p.claim("q", team.ClaimOptions{Max: 1})
+			if len(c) == 0 {
+				return // too slow a machine to see it
+			}
+			p.settle("q", by(c[0], team.VerdictBury))
+			p.pass(soon)
+			p.dead("q", seq)
+			p.settle("q", team.Settlement{Seq: seq, Verdict: team.VerdictRedrive})
+			p.settled("q", seq, team.ItemExpired)
+			p.take("q", 1, "")
+		}),
+	},
+	{
+		name: "settle/not found",
+		says: "A Seq that the queue does not hold is ErrNotFound, whatever the verdict",
+		check: try(func(p *probe) {
+			p.add("q", "a b")
+			c := p.take("q", 1, "a:1")[0]
+			for _, v := range append([]team.Verdict{team.VerdictCancel, team.VerdictAmend, team.VerdictRedrive}, held...) {
+				for what, seq := range map[string]team.Seq{"no seq": 0, "a seq that never was": c.Seq + 1000} {
+					st := team.Settlement{Seq: seq, Token: c.Token, Verdict: v, Delay: hour}
+					p.refused(fmt.Sprintf("%s of %s", v, what), p.Settle(p.ctx, "q", st), st, team.ErrNotFound)
+					p.refused(fmt.Sprintf("%s of %s in an unknown queue", v, what), p.Settle(p.ctx, "r", st), st, team.ErrNotFound)
+				}
+			}
+			p.holds("q", "a:claimed:1 b:pending:0")
+		}),
+	},
+	{
 		name: "settle/other queue",
 		says: "A settlement reaches only the queue it names",
 		check: try(func(p *probe) {
@@ -370,7 +404,7 @@ var settleLaws = []law{
 	},
 	{
 		name: "settle/bad arguments",
-		says: "A queue without a name and a verdict that there is not are a *InvalidError, and nothing changes",
+		says: "A queue without a name, a verdict that there is not and a negative Delay are a *InvalidError, and nothing changes",
 		check: try(func(p *probe) {
 			p.add("q", "a")
 			c := p.take("q", 1, "a:1")[0]
@@ -379,6 +413,11 @@ var settleLaws = []law{
 				st := by(c, v)
 				err := p.Settle(p.ctx, "q", st)
 				p.refused(fmt.Sprintf("verdict %q", v), err, st, team.ErrInvalid)
+			}
+			for _, v := range []team.Verdict{team.VerdictRelease, team.VerdictExtend} {
+				st := by(c, v)
+				st.Delay = -hour
+				p.refused(fmt.Sprintf("%s with a negative delay", v), p.Settle(p.ctx, "q", st), st, team.ErrInvalid)
 			}
 			p.holds("q", "a:claimed:1")
 		}),
