@@ -131,7 +131,7 @@ func (t *tx) claim(queue string, opts team.ClaimOptions) ([]team.Claim, error) {
 		attempt, cost := row.ColumnInt(6), row.ColumnInt(4)
 		if opts.MaxAttempts > 0 && attempt >= opts.MaxAttempts {
 			bury = append(bury, spent{row.ColumnInt64(0), attempt})
-			return len(bury) < 1000 // the rest is for the next time
+			return true
 		}
 		if opts.Budget > 0 {
 			if cost > left {

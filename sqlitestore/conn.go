@@ -57,7 +57,7 @@ func (c *conn) onBusy(_ context.Context, count int) bool {
 		return false
 	}
 	if c.first { // all the others wait with it
-		exactly(100*time.Microsecond, count)
+		exactly(200*time.Microsecond, count)
 	} else {
 		nap(count)
 	}

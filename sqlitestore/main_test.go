@@ -224,7 +224,7 @@ func childReceiver(ctx context.Context, args []string) error {
 	}
 	lease, _ := time.ParseDuration(args[2])
 	for {
-		claims, err := s.Claim(ctx, args[1], team.ClaimOptions{Max: 1 + rand.N(20), Lease: lease, Wait: true})
+		claims, err := s.Claim(ctx, args[1], team.ClaimOptions{Max: 1 + rand.N(40), Lease: lease, Wait: true})
 		if err != nil {
 			return err
 		}

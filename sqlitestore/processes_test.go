@@ -71,7 +71,7 @@ func TestOpenAtOnce(t *testing.T) {
 // Senders and receivers in many processes, killed at random and started again.
 func TestTorture(t *testing.T) {
 	t.Parallel()
-	const senders, lanes, lease = 8, 4, 400 * time.Millisecond
+	const senders, lanes, lease = 8, 8, 400 * time.Millisecond
 	each := scale(*sends)
 	path := filepath.Join(t.TempDir(), "s.db")
 	s := openAt(t, path, nil)

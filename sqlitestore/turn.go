@@ -22,7 +22,8 @@ import (
 // tests.
 var longTurn = 250 * time.Millisecond
 
-// step is how often who is next looks whether it can move.
+// step is how often who is next looks whether it can move. Whoever is further behind has
+// more time.
 const step = 150 * time.Microsecond
 
 // waitTurn waits for the turn, as long as more allows. It reports whether it got it.
@@ -32,16 +33,16 @@ func waitTurn(f *os.File, more func() bool) bool {
 		return true
 	}
 	at := moveUp(f, places) // which is behind the last place
-	for n, begun := 0, time.Now(); at > 0; n++ {
+	for begun := time.Now(); at > 0; {
 		if time.Since(begun) >= longTurn || !more() {
 			leavePlaces(f, at, min(at+1, places))
 			return false
 		}
-		d := time.Duration(at) * step // whoever is further behind has more time
-		if at == places {
-			d += rand.N(d) // the last place is taken by chance
+		d := time.Duration(at) * step
+		if at == places { // the last place is taken by chance
+			d += rand.N(d)
 		}
-		exactly(d, n)
+		time.Sleep(d)
 		at = moveUp(f, at)
 	}
 	return true

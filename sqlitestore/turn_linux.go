@@ -36,9 +36,10 @@ func lockPlaces(f *os.File, kind int16, from, to int) error {
 	})
 }
 
-// exactly sleeps for d, for the n-th time in a row. A timer of Go ends a millisecond too
-// late on a system that is not busy, since epoll knows whole milliseconds only, which is longer
-// than most transactions take. This takes a thread meanwhile, so not for long.
+// exactly sleeps for d, for the n-th time in a row. A timer of Go ends up to a millisecond
+// too late where nothing else runs, since epoll counts in milliseconds, and that is longer than
+// most transactions take. This keeps a thread, and costs more than a timer: so it is for one
+// process at a time, and not for long.
 func exactly(d time.Duration, n int) {
 	if n >= 100 || d >= time.Millisecond {
 		time.Sleep(d)

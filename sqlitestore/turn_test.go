@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,8 +29,10 @@ func TestTurn(t *testing.T) {
 		return f
 	}
 	always := func() bool { return true }
+	var gone sync.WaitGroup
 	free := func(t *testing.T) {
 		t.Helper()
+		gone.Wait()
 		f := open(t)
 		for place := range sqlitestore.Places {
 			if sqlitestore.Taken(f, place) {
@@ -39,20 +42,20 @@ func TestTurn(t *testing.T) {
 	}
 	// line makes somebody have the turn, and others stand behind, who say so when they get it.
 	line := func(t *testing.T, names string) (first *os.File, order chan string) {
-		first, order = open(t), make(chan string, len(names))
+		first, order = open(t), make(chan string, 2*sqlitestore.Places)
 		if !sqlitestore.WaitTurn(first, always) {
 			t.Fatal("WaitTurn = false where nobody stands, want true")
 		}
 		probe := open(t)
 		for i, name := range strings.Split(names, "") {
 			f := open(t)
-			go func() {
+			gone.Go(func() {
 				if !sqlitestore.WaitTurn(f, always) {
 					name = "none for " + name
 				}
-				f.Close() // as who is killed
 				order <- name
-			}()
+				f.Close() // as who is killed
+			})
 			until(t, name+" to stand in line", func() bool { return sqlitestore.Taken(probe, i+1) })
 		}
 		return first, order
@@ -75,11 +78,11 @@ func TestTurn(t *testing.T) {
 		const others = 3
 		for range others {
 			f := open(t)
-			go func() {
+			gone.Go(func() {
 				sqlitestore.WaitTurn(f, always)
-				f.Close()
 				order <- "x"
-			}()
+				f.Close()
+			})
 		}
 		sqlitestore.EndTurn(first)
 		got := ""

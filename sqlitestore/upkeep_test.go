@@ -295,3 +295,22 @@ func TestPoisonedHead(t *testing.T) {
 		t.Errorf("queue holds %q", got)
 	}
 }
+
+// However many poisoned items there are, what lies behind them is handed out at once.
+func TestManyPoisoned(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "s.db"), &sqlitestore.Options{Synchronous: sqlitestore.Normal})
+	const poisoned = 2345
+	if err := s.Exec(fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO items (queue, id, state, attempt, at, expires, cost, appended, changed, data)
+		SELECT 'q', 'poison' || i, 0, 3, 0, 0, 0, 1, 1, x'' FROM n`, poisoned)); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, s, "q", "a")
+	c, err := s.Claim(t.Context(), "q", team.ClaimOptions{Max: 1, Lease: time.Minute, MaxAttempts: 3})
+	if err != nil || len(c) != 1 || c[0].ID != "a" {
+		t.Errorf("Claim = %v, %v, want a", c, err)
+	}
+	if st, err := s.Stats(t.Context()); err != nil || st.Items[team.ItemDead] != poisoned || st.Items[team.ItemClaimed] != 1 {
+		t.Errorf("Stats = %+v, %v, want %d dead and one claimed", st, err, poisoned)
+	}
+}
