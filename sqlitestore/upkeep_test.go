@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/teamchan/team"
 	"github.com/teamchan/team/sqlitestore"
 )
@@ -75,30 +77,91 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// Check finds what is wrong, whatever it is, and says what.
 func TestCheck(t *testing.T) {
-	for _, damage := range []string{
-		`UPDATE items SET state = 9`,
-		`UPDATE items SET token = NULL WHERE state = 2`,
-		`UPDATE meta SET value = 0`,
-		`UPDATE items SET at = 5 WHERE state = 0`,
-		`PRAGMA writable_schema = on; DELETE FROM sqlite_schema WHERE name = 'items_open'; PRAGMA writable_schema = reset`,
-	} {
-		s := openAt(t, filepath.Join(t.TempDir(), "s.db"), nil)
-		mustAppend(t, s, "q", "a", "b")
-		mustClaim(t, s, "q", "a:1")
-		if _, err := s.Put(t.Context(), "k", nil, ""); err != nil {
+	fill := func(t *testing.T, path string) *sqlitestore.Store {
+		s := openAt(t, path, nil)
+		mustAppend(t, s, "q", "dead", "claimed", "pending")
+		c := mustClaim(t, s, "q", "dead:1")
+		if err := s.Settle(t.Context(), "q", team.Settlement{Seq: c.Seq, Token: c.Token, Verdict: team.VerdictBury}); err != nil {
+			t.Fatal(err)
+		}
+		mustClaim(t, s, "q", "claimed:1")
+		for _, key := range []string{"k", "gone"} {
+			if _, err := s.Put(t.Context(), key, nil, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Delete(t.Context(), "gone", team.AnyVersion); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Check(t.Context()); err != nil {
 			t.Errorf("Check = %v, want no error", err)
 		}
-		if err := s.Exec(damage); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Check(t.Context()); !errors.Is(err, team.ErrCorrupt) {
-			t.Errorf("Check after %q = %v, want ErrCorrupt", damage, err)
+		return s
+	}
+	finds := func(t *testing.T, s *sqlitestore.Store, want string) {
+		t.Helper()
+		if err := s.Check(t.Context()); !errors.Is(err, team.ErrCorrupt) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Check = %v, want ErrCorrupt and %q in it", err, want)
 		}
 	}
+	for _, test := range []struct{ damage, want string }{
+		{`UPDATE items SET state = 9 WHERE id = 'pending'`, "items in a state that there is not"},
+		{`UPDATE items SET queue = '' WHERE id = 'pending'`, "items with fields that cannot be"},
+		{`UPDATE items SET cost = -1 WHERE id = 'pending'`, "items with fields that cannot be"},
+		{`UPDATE items SET at = 5 WHERE id = 'dead'`, "settled items that are still claimed"},
+		{`UPDATE items SET token = NULL WHERE id = 'claimed'`, "claimed items without a claim"},
+		{`UPDATE items SET at = 0 WHERE id = 'claimed'`, "claimed items without a claim"},
+		{`UPDATE items SET state = 1 WHERE id = 'pending'`, "delayed items that would never be due"},
+		{`UPDATE items SET at = 5 WHERE id = 'pending'`, "pending items that would expire at the wrong time"},
+		{`UPDATE items SET token = (SELECT token FROM items WHERE id = 'claimed') WHERE id = 'dead'`, "tokens that two claims have"},
+		{`UPDATE meta SET value = 0 WHERE name = 'versions'`, "records with a version that was never given out"},
+		{`INSERT INTO records (key, version, value) SELECT x'78', version, x'' FROM records`, "versions that two records have"},
+		{`UPDATE records SET key = x''`, "records with a key that is none"},
+		{`UPDATE deletions SET version = 99`, "deletions with a version that they cannot have"},
+		{`UPDATE meta SET value = 99 WHERE name = 'forgotten'`, "deletions with a version that they cannot have"},
+		{`UPDATE deletions SET version = (SELECT version FROM records)`, "versions that a record and a deletion have"},
+		{`UPDATE deletions SET key = x''`, "deletions of a key that is none"},
+		{`DELETE FROM meta WHERE name = 'forgotten'`, "counters missing"},
+		{`PRAGMA writable_schema = on; DELETE FROM sqlite_schema WHERE name = 'items_open'; PRAGMA writable_schema = reset`, "items_open is missing"},
+	} {
+		t.Run(test.damage, func(t *testing.T) {
+			s := fill(t, filepath.Join(t.TempDir(), "s.db"))
+			if err := s.Exec(test.damage); err != nil {
+				t.Fatal(err)
+			}
+			finds(t, s, test.want)
+		})
+	}
+	t.Run("a page of an index that was overwritten", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "s.db")
+		if err := fill(t, path).Close(); err != nil {
+			t.Fatal(err)
+		}
+		c, err := sqlite3.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, _, err := c.Prepare(`SELECT rootpage FROM sqlite_schema WHERE name = 'items_settled'`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root.Step()
+		page := root.ColumnInt64(0)
+		if err := errors.Join(root.Close(), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteAt(make([]byte, 100), page*4096-100) // the end, where its cells are
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		finds(t, openAt(t, path, nil), "malformed")
+	})
 }
 
 func TestBackup(t *testing.T) {
