@@ -188,6 +188,34 @@ func TestOpenRefuses(t *testing.T) {
 			t.Error("the file was changed")
 		}
 	})
+	t.Run("a link in the place of the bell", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "s.db")
+		precious := filepath.Join(t.TempDir(), "precious")
+		was := strings.Repeat("precious ", 1000)
+		if err := os.WriteFile(precious, []byte(was), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range []string{precious, path, filepath.Join(t.TempDir(), "nowhere")} {
+			if err := os.Symlink(target, path+"-bell"); err != nil {
+				t.Skipf("no links here: %v", err)
+			}
+			if _, err := sqlitestore.Open(t.Context(), path, nil); !errors.Is(err, team.ErrDenied) || !strings.Contains(err.Error(), "remove it") {
+				t.Errorf("Open = %v, want ErrDenied and what to do", err)
+			}
+			if err := os.Remove(path + "-bell"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(target), "nowhere")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("Stat = %v, want nothing to be made behind the link", err)
+			}
+		}
+		if read(t, precious) != was {
+			t.Error("the file behind the link was changed")
+		}
+		if err := openAt(t, path, nil).Check(t.Context()); err != nil {
+			t.Errorf("Check when the link is gone = %v, want no error", err)
+		}
+	})
 	t.Run("a network file system", func(t *testing.T) {
 		for _, name := range []string{"nfs", "smb2", "9p", "fuse"} {
 			sqlitestore.SetNetworkFS(t, name, true)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -48,10 +49,16 @@ func nowMilli() int64              { return time.Now().UnixMilli() }
 func afterMilli(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
 func fromMilli(ms int64) time.Time { return time.UnixMilli(ms) }
 func expiryMilli(t time.Time) int64 {
-	if t.IsZero() {
+	switch {
+	case t.IsZero():
 		return 0
+	case t.Unix() <= 0:
+		return 1
+	case t.Unix() >= math.MaxInt64/1000: // more milliseconds than there is room for
+		return math.MaxInt64
+	default:
+		return t.UnixMilli()
 	}
-	return max(t.UnixMilli(), 1)
 }
 
 // Append shares its transaction with whatever this process writes at that moment.

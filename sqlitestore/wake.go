@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/teamchan/team"
 )
 
 // The bell is a file beside the database. Who has committed something that can be
@@ -63,7 +66,11 @@ type bell struct {
 }
 
 func openBell(path string) (*bell, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	// What somebody has put in its place is not ours to write to.
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s is no plain file (%v); remove it, then open the store again", team.ErrDenied, path, info.Mode().Type())
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|openNoFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}

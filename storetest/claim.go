@@ -167,11 +167,13 @@ var claimLaws = []law{
 			r := p.append("q",
 				team.Item{ID: "old", Expires: time.Now().Add(-hour)},
 				team.Item{ID: "soon", Expires: soon},
+				team.Item{ID: "ancient", Expires: time.Unix(-1<<60, 0)},
 				team.Item{ID: "later", Expires: time.Now().Add(hour)},
+				team.Item{ID: "ages", Expires: time.Unix(1<<60, 0)},
 				team.Item{ID: "never"})
 			p.pass(soon)
-			p.holds("q", "later:pending:0 never:pending:0")
-			p.take("q", 9, "later:1 never:1")
+			p.holds("q", "later:pending:0 ages:pending:0 never:pending:0")
+			p.take("q", 9, "later:1 ages:1 never:1")
 			p.settled("q", r[0].Seq, team.ItemExpired)
 			p.settled("q", r[1].Seq, team.ItemExpired)
 		}),

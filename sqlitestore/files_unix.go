@@ -5,7 +5,11 @@ package sqlitestore
 import (
 	"errors"
 	"os"
+	"syscall"
 )
+
+// openNoFollow makes the opening of a symbolic link fail.
+const openNoFollow = syscall.O_NOFOLLOW
 
 // syncDir makes the names in a folder durable.
 func syncDir(dir string) error {
