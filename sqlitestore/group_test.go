@@ -429,9 +429,7 @@ func TestWatcherGoes(t *testing.T) {
 		}
 		cancel()
 		wg.Wait()
-		if s.Watching() {
-			t.Error("the bell is watched, and nobody waits")
-		}
+		until(t, "nobody to watch the bell, since nobody waits", func() bool { return !s.Watching() })
 	}
 	until(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 }

@@ -62,7 +62,10 @@ type bell struct {
 	seen    [slots]uint64 // as of the last look, or of our own ringing
 	waiters map[slot][]*waiter
 	waiting int
-	watch   *fsnotify.Watcher // while somebody waits
+	watch   *fsnotify.Watcher // while somebody waits, and until it is closed
+
+	retiring bool      // a goroutine closes what nobody needs any more
+	retired  sync.Cond // and now it does not
 }
 
 func openBell(path string) (*bell, error) {
@@ -77,10 +80,19 @@ func openBell(path string) (*bell, error) {
 	if err := f.Truncate(8 * slots); err != nil { // keeps what is there
 		return nil, errors.Join(err, f.Close())
 	}
-	return &bell{path: path, file: f, next: rand.Uint64(), waiters: make(map[slot][]*waiter)}, nil
+	b := &bell{path: path, file: f, next: rand.Uint64(), waiters: make(map[slot][]*waiter)}
+	b.retired.L = &b.mu
+	return b, nil
 }
 
-func (b *bell) close() error { return b.file.Close() }
+func (b *bell) close() error {
+	b.mu.Lock()
+	for b.retiring {
+		b.retired.Wait()
+	}
+	b.mu.Unlock()
+	return b.file.Close()
+}
 
 // ring wakes who waits for what ops have committed, here and elsewhere.
 func (s *Store) ring(ops []*op) {
@@ -146,10 +158,27 @@ func (b *bell) leave(w *waiter) {
 	if b.waiters[w.slot] = list; len(list) == 0 {
 		delete(b.waiters, w.slot)
 	}
-	if b.waiting--; b.waiting == 0 && b.watch != nil {
-		_ = b.watch.Close()
-		b.watch = nil
+	if b.waiting--; b.waiting == 0 && b.watch != nil && !b.retiring {
+		b.retiring = true
+		go b.retire()
 	}
+}
+
+// retire closes the watcher, unless somebody waits again. The system takes up to
+// milliseconds for that, and no Claim that has its items is to wait so long. One at a time,
+// so that whoever waits meanwhile again and again has one watcher and not many.
+func (b *bell) retire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.waiting == 0 && b.watch != nil {
+		watch := b.watch
+		b.watch = nil
+		b.mu.Unlock()
+		_ = watch.Close()
+		b.mu.Lock()
+	}
+	b.retiring = false
+	b.retired.Broadcast()
 }
 
 // start begins to watch the file. Without a watcher the poll has to do. b.mu must
