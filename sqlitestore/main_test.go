@@ -246,9 +246,6 @@ func childReceiver(ctx context.Context, args []string) error {
 	}
 }
 
-// isStale reports whether err is that of a settlement whose lease was over.
-func isStale(err error) bool { return strings.Contains(err.Error(), "conflict") }
-
 // childWaiter waits for items without looking by itself, and prints when it began to commit
 // the claim of each, and when it had it: PATH QUEUE SYNCHRONOUS.
 func childWaiter(ctx context.Context, args []string) error {
