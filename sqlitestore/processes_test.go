@@ -86,7 +86,7 @@ func TestTorture(t *testing.T) {
 			for next, life := 0, 1; next < each && !t.Failed(); life++ {
 				// Some of it once more than is needed.
 				p := start(t, "sender", path, fmt.Sprint("s", n), max(next-3, 0), each, life, lanes)
-				dies := next + 1 + rand.N(each/2) // some live long enough to finish
+				dies := next + 1 + rand.N(max(each/2, 1)) // some live long enough to finish
 				next = listen(t, p, n, acknowledged[n], next, dies)
 				if next < each {
 					killed.Add(1)
