@@ -221,16 +221,19 @@ func (c *SignalChannel) trace(ctx context.Context, event TraceEvent, err error) 
 func (c *SignalChannel) send(ctx context.Context, to []string, s Signal) ([]Sent, error) {
 	sent, items, err := c.admit(ctx, to, s)
 	event := TraceEvent{Op: "inbox.send", ReplyTo: string(s.ReplyTo), Size: int64(len(s.Summary) + len(s.Body)), Count: len(to)}
-	if err != nil {
+	if err != nil && (len(sent) == 0 || !errors.Is(err, ErrUnknownOutcome)) {
 		c.trace(ctx, event, err)
 		return nil, err
 	}
-	for i, r := range sent { // one line for each inbox
+	for i, r := range sent { // one line for each inbox, where the signal is or may be
 		event.ID, event.Target, event.SHA256, event.Count, event.Outcome = string(r.ID), r.To, items[i].Digest, 0, ""
 		if r.Replayed {
 			event.Outcome = "replayed"
 		}
-		c.trace(ctx, event, nil)
+		c.trace(ctx, event, err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return sent, nil
 }
@@ -302,16 +305,18 @@ func (c *SignalChannel) permit(ctx context.Context, from SessionID, to []Session
 	return nil
 }
 
+// admit sends s. If the store fails it says all the same what it was given.
 func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sent, []Item, error) {
 	passed := s
 	s, sessions, late, err := c.prepare(ctx, to, s)
 	if err != nil {
 		return nil, nil, err
 	}
-	items := make([]Item, len(sessions))
+	sent, items := make([]Sent, len(sessions)), make([]Item, len(sessions))
 	batches := make([]Batch, len(sessions))
 	for i, session := range sessions {
 		s.ID, s.To = newSignalID(), session
+		sent[i] = Sent{ID: s.ID, To: session}
 		if items[i], err = c.encode(s, passed); err != nil {
 			return nil, nil, err
 		}
@@ -324,12 +329,11 @@ func (c *SignalChannel) admit(ctx context.Context, to []string, s Signal) ([]Sen
 		receipts, err = c.replays(ctx, batches, late)
 	}
 	if err != nil {
-		return nil, nil, err
+		return sent, items, err
 	}
-	sent := make([]Sent, len(sessions))
-	for i, session := range sessions {
+	for i := range sent {
 		r := receipts[i][0]
-		sent[i] = Sent{ID: SignalID(r.ID), To: session, Seq: r.Seq, Replayed: r.Replayed}
+		sent[i].ID, sent[i].Seq, sent[i].Replayed = SignalID(r.ID), r.Seq, r.Replayed
 	}
 	c.answered(ctx, s, sent[0].ID)
 	return sent, items, nil

@@ -60,19 +60,23 @@ type handoffRecord struct {
 // errors.ErrUnsupported. Other errors are those of Board.Write, Send and Apply; then
 // no signal was sent and the ledger is as it was, but the entry may be there.
 func (c *SignalChannel) HandOff(ctx context.Context, board *Board, h Handoff) (HandedOff, error) {
+	if board == nil {
+		panic("team: HandOff with a nil Board")
+	}
 	done, err := c.handOff(ctx, board, h)
 	event := TraceEvent{Op: "inbox.handoff", Size: int64(len(h.Signal.Summary) + len(h.Signal.Body)), ID: string(done.Sent.ID), Target: done.Sent.To, SHA256: done.Entry.SHA256, Round: done.Entry.Round}
 	if done.Replayed {
 		event.Outcome = "replayed"
 	}
 	c.trace(ctx, event, err)
-	if err == nil {
-		c.answered(ctx, h.Signal, done.Sent.ID)
-	}
 	if h.Ledger != nil && !done.Replayed {
 		h.Ledger.traceEdits(ctx, "ledger.handoff", h.Edits, err)
 	}
-	return done, edge("inbox.handoff", h.To, err)
+	if err != nil {
+		return HandedOff{}, edge("inbox.handoff", h.To, err)
+	}
+	c.answered(ctx, h.Signal, done.Sent.ID)
+	return done, nil
 }
 
 func (c *SignalChannel) handOff(ctx context.Context, board *Board, h Handoff) (HandedOff, error) {
@@ -162,10 +166,10 @@ func (c *SignalChannel) handOff(ctx context.Context, board *Board, h Handoff) (H
 			return done, derr
 		}
 	}
-	if err != nil {
-		return HandedOff{}, err
+	if errors.Is(err, ErrUnknownOutcome) {
+		sent = Sent{ID: s.ID, To: s.To} // for its line
 	}
-	return HandedOff{Entry: entry, Sent: sent}, nil
+	return HandedOff{Entry: entry, Sent: sent}, err
 }
 
 // handoffDigest returns what a repeated handoff must equal: what the caller passed.

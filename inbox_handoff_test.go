@@ -154,6 +154,7 @@ func TestHandoffRefusals(t *testing.T) {
 		_, err = ledger.Get(architect, "auth")
 		require.ErrorIs(t, err, team.ErrNotFound, what)
 	}
+	require.PanicsWithValue(t, "team: HandOff with a nil Board", func() { _, _ = c.HandOff(architect, nil, good) })
 	plain, err := team.OpenSignals(t.Context(), onlyStore{store}, nil)
 	require.NoError(t, err)
 	good.Ledger, good.Edits = nil, nil

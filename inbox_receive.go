@@ -68,7 +68,13 @@ func (c *SignalChannel) receive(ctx context.Context, opts *ReceiveOptions) ([]Re
 	} else if err != nil {
 		return nil, err
 	}
-	return c.take(ctx, caller.Session, o, c.opts.MaxAttempts)
+	got, err := c.take(ctx, caller.Session, o, c.opts.MaxAttempts)
+	if c.opts.Trace != nil {
+		for _, r := range got {
+			c.trace(ctx, TraceEvent{Op: "inbox.receive", ID: string(r.ID), Outcome: "ok", Reason: fmt.Sprint("attempt ", r.Attempt)}, nil)
+		}
+	}
+	return got, err
 }
 
 // take claims the next signals of an inbox, and buries what nobody can or may read,

@@ -15,7 +15,8 @@ import (
 // RelayOptions change how Relay works. The zero value has the defaults.
 type RelayOptions struct {
 	// Lease is how long the relay of a session, and the signal at hand, stay with
-	// a process that is killed. Zero means DefaultRelayLease.
+	// a process that is killed. It is at least 10 milliseconds; zero means
+	// DefaultRelayLease.
 	Lease time.Duration
 
 	// Pause is how long Relay waits before it tries a host again that failed,
@@ -37,6 +38,9 @@ const (
 	DefaultRelayLease = 30 * time.Second
 	DefaultRelayTries = 20
 )
+
+// minRelayLease leaves room for the tenths and thirds of a lease that a relay counts in.
+const minRelayLease = 10 * time.Millisecond
 
 const relayPrefix = "team/relay/"
 
@@ -102,7 +106,10 @@ func (r *relay) run(ctx context.Context) error {
 	if err := checkName("session", string(r.session)); err != nil {
 		return err
 	}
-	if r.opts.Lease < 0 || r.opts.Pause < 0 || r.opts.Tries < NoLimit {
+	if r.opts.Lease < minRelayLease {
+		return &InvalidError{What: "relay option Lease", Why: "is shorter than " + minRelayLease.String(), Offset: -1}
+	}
+	if r.opts.Pause < 0 || r.opts.Tries < NoLimit {
 		return &InvalidError{What: "relay option", Why: "is negative", Offset: -1}
 	}
 	if _, err := r.c.member(ctx, r.session); err != nil {

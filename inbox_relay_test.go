@@ -254,7 +254,9 @@ func TestRelayRefusals(t *testing.T) {
 	c, _ := newTeam(t, nil)
 	require.ErrorIs(t, c.Relay(t.Context(), new(notebook), "ses_nobody", nil), team.ErrNotFound)
 	require.ErrorIs(t, c.Relay(t.Context(), new(notebook), "a\nb", nil), team.ErrInvalid)
-	require.ErrorIs(t, c.Relay(t.Context(), new(notebook), "ses_lead", &team.RelayOptions{Lease: -1}), team.ErrInvalid)
+	for _, opts := range []team.RelayOptions{{Lease: -1}, {Lease: 1}, {Lease: 10*time.Millisecond - 1}, {Pause: -1}, {Tries: -2}} {
+		require.ErrorIs(t, c.Relay(t.Context(), new(notebook), "ses_lead", &opts), team.ErrInvalid, "%+v", opts)
+	}
 	require.Panics(t, func() { _ = c.Relay(t.Context(), nil, "ses_lead", nil) })
 }
 

@@ -264,17 +264,18 @@ func (c *SignalChannel) Fence(ctx context.Context, epoch string) error {
 	if epoch == "" {
 		err = &InvalidError{What: "epoch", Why: "is empty", Offset: -1}
 	}
+	event := TraceEvent{Op: "inbox.fence", ID: epoch}
 	if err == nil {
 		var value []byte
 		value, err = json.Marshal(fenceRecord{time.Now().UTC().Truncate(time.Millisecond)})
 		if err == nil {
 			_, err = c.store.Put(ctx, fencePrefix+epoch, value, "")
 		}
-		if errors.Is(err, ErrConflict) {
-			err = nil // it is fenced
+		if errors.Is(err, ErrConflict) { // it is fenced
+			event.Outcome, err = "replayed", nil
 		}
 	}
-	c.trace(ctx, TraceEvent{Op: "inbox.fence", ID: epoch}, err)
+	c.trace(ctx, event, err)
 	return edge("inbox.fence", epoch, err)
 }
 

@@ -97,6 +97,12 @@ func OpenLedger(ctx context.Context, records Records, scope Scope, opts *LedgerO
 	setDefault(&l.opts.MaxValue, DefaultLedgerValue)
 	setDefault(&l.opts.MaxGoals, DefaultMaxGoals)
 	setDefault(&l.opts.TTL, Forever)
+	for _, n := range []int{l.opts.MaxKeys, l.opts.MaxBytes, l.opts.MaxValue, l.opts.MaxGoals} {
+		if n < NoLimit {
+			return nil, edge("ledger.open", scope.Project, &InvalidError{What: "ledger option", Why: "is negative", Offset: -1,
+				Advice: "NoLimit turns a limit off"})
+		}
+	}
 	var err error
 	if l.prefix, err = scope.prefix(); err == nil {
 		if _, err = wholeTTL(l.opts.TTL); err == nil {
@@ -180,7 +186,7 @@ func (l *Ledger) Get(ctx context.Context, key string) (Fact, error) {
 // written when Put returns an error, unless that is ErrUnknownOutcome.
 func (l *Ledger) Put(ctx context.Context, key string, value json.RawMessage, prev Version) (Version, error) {
 	versions, err := l.apply(ctx, Edit{Key: key, Value: value, Prev: prev})
-	l.trace(ctx, TraceEvent{Op: "ledger.put", ID: l.prefix + key, Size: int64(len(value)), SHA256: hexDigest(value)}, err)
+	l.traceValue(ctx, "ledger.put", key, value, err)
 	if err != nil {
 		return "", edge("ledger.put", key, err)
 	}
@@ -191,7 +197,7 @@ func (l *Ledger) Put(ctx context.Context, key string, value json.RawMessage, pre
 // *ConflictError, or ErrNotFound if there is none.
 func (l *Ledger) Delete(ctx context.Context, key string, prev Version) error {
 	_, err := l.apply(ctx, Edit{Key: key, Prev: prev, Delete: true})
-	l.trace(ctx, TraceEvent{Op: "ledger.delete", ID: l.prefix + key}, err)
+	l.traceValue(ctx, "ledger.delete", key, nil, err)
 	return edge("ledger.delete", key, err)
 }
 
@@ -241,7 +247,7 @@ func (l *Ledger) Update(ctx context.Context, key string, change func(old Fact) (
 		})
 	}
 	if wrote || err != nil {
-		l.trace(ctx, TraceEvent{Op: "ledger.update", ID: l.prefix + key, Size: int64(len(f.Value)), SHA256: hexDigest(f.Value)}, err)
+		l.traceValue(ctx, "ledger.update", key, f.Value, err)
 	}
 	return f, edge("ledger.update", key, err)
 }
@@ -254,10 +260,19 @@ func (l *Ledger) trace(ctx context.Context, event TraceEvent, err error) {
 	}
 }
 
+// traceValue tells of a write of one record. A deletion has no value.
+func (l *Ledger) traceValue(ctx context.Context, op, key string, value []byte, err error) {
+	event := TraceEvent{Op: op, ID: l.prefix + key, Size: int64(len(value))}
+	if len(value) > 0 {
+		event.SHA256 = hexDigest(value)
+	}
+	l.trace(ctx, event, err)
+}
+
 // traceEdits tells of each of several edits.
 func (l *Ledger) traceEdits(ctx context.Context, op string, edits []Edit, err error) {
 	for _, e := range edits {
-		l.trace(ctx, TraceEvent{Op: op, ID: l.prefix + e.Key, Size: int64(len(e.Value)), SHA256: hexDigest(e.Value)}, err)
+		l.traceValue(ctx, op, e.Key, e.Value, err)
 	}
 }
 

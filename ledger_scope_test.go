@@ -77,8 +77,10 @@ func TestLedgerScopeMustBeSayable(t *testing.T) {
 	}
 	_, err := team.OpenLedger(t.Context(), new(memstore.Store), team.Scope{Project: strings.Repeat("/", 200)}, nil)
 	limited(t, err, "scope bytes, escaped", 615, 512)
-	_, err = team.OpenLedger(t.Context(), new(memstore.Store), inProject, &team.LedgerOptions{TTL: -5})
-	require.ErrorIs(t, err, team.ErrInvalid)
+	for _, opts := range []team.LedgerOptions{{TTL: -5}, {MaxKeys: -2}, {MaxBytes: -2}, {MaxValue: -2}, {MaxGoals: -2}} {
+		_, err = team.OpenLedger(t.Context(), new(memstore.Store), inProject, &opts)
+		require.ErrorIs(t, err, team.ErrInvalid, "%+v", opts)
+	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = team.OpenLedger(ended, new(memstore.Store), inProject, nil)

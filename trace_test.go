@@ -75,7 +75,7 @@ func TestChannelsLeaveATrail(t *testing.T) {
 		"board.write tester ok ", "board.write tester refused invalid",
 		"inbox.send tester ok ", "inbox.send tester replayed ", "inbox.send tester refused unknown recipient",
 		"inbox.send lead ok ", "inbox.send lead ok ", "inbox.cancel lead ok ",
-		"inbox.extend lead ok ", "inbox.ack lead ok ", "inbox.ack lead ok ", "inbox.ack lead refused not found",
+		"inbox.receive lead ok attempt 1", "inbox.extend lead ok ", "inbox.ack lead ok ", "inbox.ack lead ok ", "inbox.ack lead refused not found",
 		"board.lease tester ok ",
 	}, lines)
 	for name, content := range files(t, dir) {

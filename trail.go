@@ -158,11 +158,7 @@ func openTrail(ctx context.Context, dir string, opts *TrailOptions) (*Trail, err
 	if err != nil {
 		return nil, err
 	}
-	root, err := trailRoot(abs)
-	if err != nil {
-		return nil, err
-	}
-	t := &Trail{dir: abs, root: root, turn: make(chan struct{}, 1)}
+	t := &Trail{dir: abs, turn: make(chan struct{}, 1)}
 	if opts != nil {
 		t.opts = *opts
 	}
@@ -170,6 +166,12 @@ func openTrail(ctx context.Context, dir string, opts *TrailOptions) (*Trail, err
 	setDefault(&t.opts.Files, DefaultTrailFiles)
 	setDefault(&t.opts.MaxAge, Forever)
 	setDefault(&t.opts.Patience, DefaultTrailPatience)
+	if err := t.opts.check(); err != nil {
+		return nil, err
+	}
+	if t.root, err = trailRoot(abs); err != nil {
+		return nil, err
+	}
 	if t.key, err = t.loadKey(); err == nil {
 		var head *os.File
 		if head, _, err = t.openHead(); err == nil {
@@ -177,10 +179,19 @@ func openTrail(ctx context.Context, dir string, opts *TrailOptions) (*Trail, err
 		}
 	}
 	if err != nil {
-		root.Close()
+		t.root.Close()
 		return nil, err
 	}
 	return t, nil
+}
+
+// check refuses what would keep nothing, or wait for nobody.
+func (o *TrailOptions) check() error {
+	if o.FileSize < NoLimit || o.Files < NoLimit || o.MaxAge < 0 && o.MaxAge != Forever || o.Patience < 0 {
+		return &InvalidError{What: "trail option", Why: "is negative", Offset: -1,
+			Advice: "NoLimit keeps one file, or all files, and Forever keeps them whatever their age"}
+	}
+	return nil
 }
 
 // trailRoot opens the folder of a trail, and makes it if it is not there.

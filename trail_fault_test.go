@@ -285,6 +285,13 @@ func TestTrailLinks(t *testing.T) {
 func TestTrailOpenRefuses(t *testing.T) {
 	_, err := OpenTrail(t.Context(), "", nil)
 	require.ErrorIs(t, err, ErrInvalid)
+	for _, opts := range []TrailOptions{{FileSize: -2}, {Files: -2}, {MaxAge: -2}, {Patience: -1}} {
+		none := filepath.Join(t.TempDir(), "none")
+		_, err = OpenTrail(t.Context(), none, &opts)
+		require.ErrorIs(t, err, ErrInvalid, "%+v", opts)
+		_, err = os.Stat(none)
+		require.ErrorIs(t, err, os.ErrNotExist, "a refusal makes nothing")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = OpenTrail(ctx, t.TempDir(), nil)
