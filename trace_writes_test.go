@@ -78,7 +78,9 @@ func TestEveryWriteLeavesALine(t *testing.T) {
 			about  string   // what ID each line has; "" is that of the signal sent last
 		}{
 			{"Enrol", func() error { return c.Enrol(lead, team.Member{Session: "ses_lead", Role: "lead"}) }, []string{"inbox.enrol ok"}, "lead"},
-			{"Enrol", func() error { return c.Enrol(lead, team.Member{Session: "ses_tester", Role: "tester", Parent: "ses_lead"}) }, []string{"inbox.enrol ok"}, "tester"},
+			{"Enrol", func() error {
+				return c.Enrol(lead, team.Member{Session: "ses_tester", Role: "tester", Parent: "ses_lead"})
+			}, []string{"inbox.enrol ok"}, "tester"},
 			{"Enrol", func() error { return c.Enrol(lead, team.Member{Role: "r"}) }, []string{"inbox.enrol refused"}, "r"},
 			{"Send", func() error { return post(note("x")) }, []string{"inbox.send ok"}, ""},
 			{"SetDelivery", func() error { return c.SetDelivery(tester, sent, team.DeliveryQueue) }, []string{"inbox.deliver ok"}, ""},
@@ -130,7 +132,9 @@ func TestEveryWriteLeavesALine(t *testing.T) {
 			{"Update", func() error {
 				return drop(l.Update(lead, "k", func(team.Fact) (json.RawMessage, error) { return json.RawMessage(`2`), nil }))
 			}, []string{"ledger.update ok"}, "k"},
-			{"Apply", func() error { return drop(l.Apply(lead, team.Edit{Key: "j", Value: json.RawMessage(`1`), TTL: time.Second})) }, []string{"ledger.apply ok"}, "j"},
+			{"Apply", func() error {
+				return drop(l.Apply(lead, team.Edit{Key: "j", Value: json.RawMessage(`1`), TTL: time.Second}))
+			}, []string{"ledger.apply ok"}, "j"},
 			{"Apply", func() error { return drop(l.Apply(lead, team.Edit{Key: "k", Value: json.RawMessage(`1`)})) }, []string{"ledger.apply refused"}, "k"},
 			{"Delete", func() error { return l.Delete(lead, "k", team.AnyVersion) }, []string{"ledger.delete ok"}, "k"},
 			{"Delete", func() error { return l.Delete(lead, "k", team.AnyVersion) }, []string{"ledger.delete refused"}, "k"},
@@ -138,7 +142,9 @@ func TestEveryWriteLeavesALine(t *testing.T) {
 			{"SetGoal", func() error { return drop(l.SetGoal(lead, "1", team.GoalDone, "")) }, []string{"ledger.goals ok"}, "goals"},
 			{"RemoveGoal", func() error { return drop(l.RemoveGoal(lead, "1")) }, []string{"ledger.goals ok"}, "goals"},
 			{"Sweep", func() error { time.Sleep(time.Second); return drop(l.Sweep(lead)) }, []string{"ledger.sweep ok"}, "j"},
-			{"Apply", func() error { return drop(l.Apply(lead, team.Edit{Key: "j", Value: json.RawMessage(`1`), TTL: time.Second})) }, []string{"ledger.apply ok"}, "j"},
+			{"Apply", func() error {
+				return drop(l.Apply(lead, team.Edit{Key: "j", Value: json.RawMessage(`1`), TTL: time.Second}))
+			}, []string{"ledger.apply ok"}, "j"},
 			{"SweepScopes", func() error {
 				time.Sleep(time.Second)
 				return drop(l.SweepScopes(lead, func(context.Context, team.SessionID) (bool, error) { return true, nil }))
@@ -233,4 +239,3 @@ func (s *lostAnswers) Commit(ctx context.Context, appends []team.Batch, changes 
 	}
 	return done, err
 }
-
