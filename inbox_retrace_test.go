@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,7 +166,7 @@ func TestRetraceOfATrailThatIsWhole(t *testing.T) {
 		require.NoError(t, c.Ack(lead, got...))
 		require.NoError(t, c.Cancel(as(t.Context(), "tester"), send(t, c, "tester", "lead", note("cancelled"))))
 		s := note("fenced")
-		s.Epoch = "run-é"
+		s.Epoch = strings.Repeat(`"`, 200) // which the trail cuts
 		send(t, c, "tester", "lead", s)
 		require.NoError(t, c.Fence(lead, s.Epoch))
 		_, err = c.Receive(lead, &team.ReceiveOptions{NoWait: true})
@@ -195,6 +196,11 @@ func TestRetraceOfATrailThatWasSwept(t *testing.T) {
 		require.NoError(t, err)
 		send(t, quiet, "tester", "lead", note("old"))
 		time.Sleep(time.Hour)
+		late := filepath.Join(t.TempDir(), "late") // a trail that is whole, but began later
+		record(openTrail(t, late, nil), "a", 3)
+		n, err := c.Retrace(t.Context(), team.ReadTrail(t.Context(), late), nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
 		record(trail, "a", 60)
 		require.Positive(t, verifyTrail(t, dir).Dropped)
 		time.Sleep(time.Hour)
@@ -202,7 +208,7 @@ func TestRetraceOfATrailThatWasSwept(t *testing.T) {
 		trail.Record(t.Context(), team.TraceEvent{Op: "inbox.send", ID: string(missing.ID), Outcome: "unknown"})
 		trail.Record(t.Context(), team.TraceEvent{Op: "inbox.send", ID: string(missing.ID), Outcome: "refused"})
 		time.Sleep(time.Hour)
-		n, err := c.Retrace(t.Context(), team.ReadTrail(t.Context(), dir), nil)
+		n, err = c.Retrace(t.Context(), team.ReadTrail(t.Context(), dir), nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		lines := trailLines(t, dir)

@@ -9,9 +9,9 @@
 // reading of the contract: where another store differs from this one, one of
 // them has a bug.
 //
-// Settled items are kept for as long as the Store is, so that they can be
+// Settled items are kept until [Store.Sweep] removes them, so that they can be
 // listed, redriven and recognised by their keys. They cost memory, never
-// time: no call looks at a settled item that it was not asked for.
+// time: no call but Sweep looks at a settled item that it was not asked for.
 package memstore
 
 import (

@@ -172,7 +172,7 @@ func (q *queue) advance(now time.Time) {
 	for q.timed.Len() > 0 && !q.timed.items[0].at.After(now) {
 		it := q.timed.items[0]
 		it.state = team.ItemPending
-		q.place(it, now)
+		q.place(it, it.at) // when that was, whenever somebody looks
 	}
 }
 
