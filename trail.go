@@ -82,6 +82,13 @@ type TrailOptions struct {
 // A record is never lost in silence: what cannot be written is counted in Stats,
 // and the next line that can be starts with a trail.gap line that has the number.
 //
+// A line is written after the write that it tells of. So a process that is killed
+// leaves no line of the call that each of its goroutines was in, if what that writes
+// was made already. SignalChannel.Retrace writes those of signals after all. Nobody
+// misses those of boards and ledgers, whose entries and records say themselves who
+// wrote them and when; what a ledger deleted or overwrote then left no account. Nor
+// has a line what no call does: a signal that expires.
+//
 // A Trail is safe for use by several goroutines and, on one folder, by several
 // processes. It runs no goroutine of its own. Where files cannot be locked,
 // several processes would break the chain: give each its own folder there.

@@ -40,6 +40,7 @@ var children = map[string]func(ctx context.Context, args []string) error{
 	"follower": childFollower,
 	"joiner":   childJoiner,
 	"relay":    childRelay,
+	"traced":   childTraced,
 	"stranger": childStranger,
 }
 
