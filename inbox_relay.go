@@ -148,27 +148,21 @@ func (r *relay) own(ctx context.Context) error {
 	var seen Version
 	var since time.Time
 	for {
-		rec, err := r.c.store.Get(ctx, relayPrefix+string(r.session))
-		var owner relayOwner
-		switch {
-		case errors.Is(err, ErrNotFound):
-			rec.Version = ""
-		case err != nil:
+		owner, version, err := r.owner(ctx)
+		if err != nil {
 			return err
-		default:
-			_ = json.Unmarshal(rec.Value, &owner) // what cannot be read is nobody's
 		}
-		if rec.Version != seen {
-			seen, since = rec.Version, time.Now()
+		if version != seen {
+			seen, since = version, time.Now()
 		}
 		left := min(owner.Lease, time.Hour) - time.Since(since)
-		if rec.Version != "" && left > 0 {
+		if version != "" && left > 0 {
 			if err := waitFor(ctx, min(left, r.opts.Lease/10)); err != nil {
 				return err
 			}
 			continue
 		}
-		r.version = rec.Version
+		r.version = version
 		if err := r.stir(ctx); errors.Is(err, errRelayLost) {
 			continue // somebody was quicker: look who
 		} else if err != nil {
@@ -176,6 +170,18 @@ func (r *relay) own(ctx context.Context) error {
 		}
 		return r.settled(ctx)
 	}
+}
+
+// owner reads the owner's record. Its version is zero if there is none.
+func (r *relay) owner(ctx context.Context) (owner relayOwner, version Version, err error) {
+	rec, err := r.c.store.Get(ctx, relayPrefix+string(r.session))
+	if errors.Is(err, ErrNotFound) {
+		return owner, "", nil
+	}
+	if err == nil {
+		_ = json.Unmarshal(rec.Value, &owner) // what cannot be read is nobody's
+	}
+	return owner, rec.Version, err
 }
 
 // settled waits until no signal of the inbox is in the hands of who had the relay
@@ -212,8 +218,11 @@ func (r *relay) stir(ctx context.Context) error {
 	}
 	v, err := r.c.store.Put(ctx, relayPrefix+string(r.session), value, r.version)
 	if errors.Is(err, ErrConflict) {
-		r.version = ""
-		return errRelayLost
+		var owner relayOwner
+		if owner, v, err = r.owner(ctx); err == nil && owner.ID != r.id {
+			r.version = ""
+			return errRelayLost
+		} // or we were the other ourselves, and the answer was lost
 	}
 	if err == nil {
 		r.version = v

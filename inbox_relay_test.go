@@ -294,6 +294,93 @@ func (h *slowHost) Deliver(ctx context.Context, to team.SessionID, n team.Note) 
 	return d, err
 }
 
+// A relay that was held up so long that another took its session, gives the signal at
+// hand back and waits its turn: the host hears of one signal at a time, once.
+func TestRelayThatWasReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, store := newTeam(t, nil)
+		host := &mute{mute: true}
+		sent := send(t, c, "tester", "lead", note("x"))
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Relay(ctx, host, "ses_lead", nil) }()
+		time.Sleep(time.Second)
+		require.Equal(t, 1, host.calls)
+		_, err := store.Put(t.Context(), "team/relay/ses_lead", []byte(`{"id":"other","lease":60000000000}`), team.AnyVersion)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second) // a third of its lease
+		require.ErrorIs(t, host.ended, context.Canceled, "the call is ended, since the session is another's")
+		for q := range c.Pending(as(t.Context(), "lead")) {
+			require.Equal(t, team.SignalQueued, q.State)
+		}
+		got, err := store.Claim(t.Context(), "inbox/ses_lead", team.ClaimOptions{Max: 1, Lease: time.Minute})
+		require.NoError(t, err)
+		require.Len(t, got, 1, "the other can have it at once")
+		host.mute = false
+		time.Sleep(48 * time.Second)
+		require.Equal(t, 1, host.calls, "the other's lease holds")
+		time.Sleep(30 * time.Second) // and it was killed
+		require.Equal(t, []any{2, []string{"x"}}, []any{host.calls, host.summaries()})
+		require.Equal(t, team.SignalOffered, state(t, c, sent).State)
+		stop()
+		require.ErrorIs(t, <-done, context.Canceled)
+	})
+}
+
+// A mute host answers nothing until it is given up on.
+type mute struct {
+	notebook
+	mute  bool
+	ended error
+}
+
+func (h *mute) Deliver(ctx context.Context, to team.SessionID, n team.Note) (team.Delivered, error) {
+	if !h.mute {
+		return h.notebook.Deliver(ctx, to, n)
+	}
+	h.calls++
+	<-ctx.Done()
+	h.ended = ctx.Err()
+	return team.Delivered{}, ctx.Err()
+}
+
+// A store that loses the answer to a relay's own sign of life does not make it a
+// stranger to itself.
+func TestRelayKnowsItsOwnRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, memory := newTeam(t, nil)
+		store := &lostStirs{Store: memory}
+		c, err := team.OpenSignals(t.Context(), store, nil)
+		require.NoError(t, err)
+		sent := send(t, c, "tester", "lead", note("x"))
+		host := new(slowHost)
+		ctx, cancel := context.WithTimeout(t.Context(), 105*time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.Relay(ctx, host, "ses_lead", nil), context.DeadlineExceeded)
+		require.Greater(t, store.stirs, 5)
+		require.Equal(t, 1, host.calls)
+		require.Equal(t, team.SignalOffered, state(t, c, sent).State)
+		_, err = store.Get(t.Context(), "team/relay/ses_lead")
+		require.ErrorIs(t, err, team.ErrNotFound, "and it gives it back in the end")
+	})
+}
+
+// lostStirs loses the answer to each third sign of life.
+type lostStirs struct {
+	*memstore.Store
+	stirs int
+}
+
+func (s *lostStirs) Put(ctx context.Context, key string, value []byte, prev team.Version) (team.Version, error) {
+	v, err := s.Store.Put(ctx, key, value, prev)
+	if err == nil && key == "team/relay/ses_lead" {
+		if s.stirs++; s.stirs%3 == 0 {
+			return "", team.ErrUnknownOutcome
+		}
+	}
+	return v, err
+}
+
 // A relay that is stopped while it waits for a host gives its signal back first.
 func TestRelayHandsOverInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -452,6 +452,10 @@ func TestSignalKeyIsSharedByAllChannelsOfAStore(t *testing.T) {
 		require.Equal(t, keys[0], key)
 		require.NotZero(t, key)
 	}
+	for _, opts := range []team.SignalOptions{{Lease: -1}, {MaxTokens: -2}, {MaxPending: -2}, {MaxAttempts: -2}} {
+		_, err := team.OpenSignals(t.Context(), store, &opts)
+		require.ErrorIs(t, err, team.ErrInvalid, "%+v", opts)
+	}
 	damaged := new(memstore.Store)
 	_, err := damaged.Put(t.Context(), "team/signal-secret", []byte("short"), "")
 	require.NoError(t, err)
