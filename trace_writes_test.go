@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -181,6 +182,42 @@ func TestEveryWriteLeavesALine(t *testing.T) {
 			for m := range reflect.TypeOf(channel).Methods() {
 				require.True(t, covered[m.Name], "%T.%s: which line does it leave?", channel, m.Name)
 			}
+		}
+	})
+}
+
+// FollowTrail tells the life of a signal: from its sending over the host to its answer.
+func TestFollowTrailOfASignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "trail")
+		trail := openTrail(t, dir, nil)
+		c, _ := newTeam(t, &team.SignalOptions{Trace: trail.Record})
+		send(t, c, "tester", "lead", note("another"))
+		got, err := c.Receive(as(t.Context(), "lead"), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Ack(as(t.Context(), "lead"), got...))
+		sent, id := relayed(t, c, note("question"))
+		_, err = c.Observe(t.Context(), inboxEvent("delivered", id))
+		require.NoError(t, err)
+		reply := note("answer")
+		reply.ReplyTo = sent.ID
+		answer := send(t, c, "lead", "tester", reply)
+		for _, name := range []string{string(sent.ID), id} {
+			var life []string
+			for line, err := range team.FollowTrail(t.Context(), dir, name) {
+				require.NoError(t, err)
+				life = append(life, line.Event.Op)
+				if line.Event.Op != "inbox.send" {
+					require.Equal(t, []string{id, trail.TargetDigest("ses_lead")}, []string{line.Event.HostID, line.Target})
+				} else if line.Event.ReplyTo != "" {
+					require.Equal(t, string(answer.ID), line.Event.ID)
+				}
+			}
+			want := []string{"inbox.send", "relay.deliver", "relay.delivered", "relay.acked", "inbox.send"}
+			if name == id {
+				want = want[1:4] // the host knows nothing of the sending
+			}
+			require.Equal(t, want, life)
 		}
 	})
 }

@@ -83,11 +83,11 @@ type TrailOptions struct {
 // and the next line that can be starts with a trail.gap line that has the number.
 //
 // A line is written after the write that it tells of. So a process that is killed
-// leaves no line of the call that each of its goroutines was in, if what that writes
-// was made already. SignalChannel.Retrace writes those of signals after all. Nobody
-// misses those of boards and ledgers, whose entries and records say themselves who
-// wrote them and when; what a ledger deleted or overwrote then left no account. Nor
-// has a line what no call does: a signal that expires.
+// between the two leaves a write without its line: at most that of the one call that
+// each of its goroutines was in. SignalChannel.Retrace finds those of signals. Those of
+// other channels stay missing: an entry or a record says itself who wrote it and when,
+// but what was deleted or overwritten in that call has no account. What no call
+// does has no line either: a signal that expires.
 //
 // A Trail is safe for use by several goroutines and, on one folder, by several
 // processes. It runs no goroutine of its own. Where files cannot be locked,

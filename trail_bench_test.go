@@ -92,3 +92,22 @@ func benchEvent() team.TraceEvent {
 		Target: "ses_9a8b7c6d5e4f", Outcome: "ok", Size: 2048, SHA256: strings.Repeat("0123456789abcdef", 4),
 	}
 }
+
+// BenchmarkRetrace looks for the lines of 1000 signals in a trail of 20 000.
+func BenchmarkRetrace(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "trail")
+	trail := openTrail(b, dir, nil)
+	c, _ := newTeam(b, &team.SignalOptions{Trace: trail.Record, MaxPending: team.NoLimit})
+	for range 1000 {
+		send(b, c, "tester", "lead", note("x"))
+	}
+	record(trail, "other", 19_000)
+	lines := 0
+	for b.Loop() {
+		n, err := c.Retrace(b.Context(), team.ReadTrail(b.Context(), dir), &team.RetraceOptions{MinAge: 1})
+		require.NoError(b, err)
+		require.Zero(b, n)
+		lines += 20_000
+	}
+	b.ReportMetric(float64(lines)/b.Elapsed().Seconds(), "lines/s")
+}

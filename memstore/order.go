@@ -145,7 +145,7 @@ func (q *queue) list(it *item) {
 		q.open--
 		q.stale++ // its slot in live is taken out later, with others
 		if q.stale > 32 && q.stale > len(q.live)/2 {
-			q.sweep()
+			q.compact()
 		}
 	case it.listed: // redriven before that
 		q.open++
@@ -157,8 +157,8 @@ func (q *queue) list(it *item) {
 	}
 }
 
-// sweep takes the settled out of live.
-func (q *queue) sweep() {
+// compact takes the settled out of live.
+func (q *queue) compact() {
 	q.stale = 0
 	q.live = slices.DeleteFunc(q.live, func(it *item) bool {
 		it.listed = it.open

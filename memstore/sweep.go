@@ -67,6 +67,6 @@ func (s *Store) forget(q *queue, age time.Duration, dead bool) int {
 		}
 		return true
 	})
-	q.sweep() // live may hold them too
+	q.compact() // live may hold them too
 	return before - len(q.log)
 }
