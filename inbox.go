@@ -62,9 +62,9 @@ type SignalOptions struct {
 	// without its body and with a reference to it. Nil refuses them.
 	Offload *Offload
 
-	// Trace is told of every write behind it, also of those that were refused: a
-	// Trail's Record, for example. Nil is nobody. It is called in the caller's
-	// goroutine. What a killed process could not tell of, Retrace finds.
+	// Trace is told of every write, also of those that were refused: a Trail's
+	// Record, for example. Nil is nobody. It is called in the caller's goroutine when
+	// the write has been made; what a killed process could not tell of, Retrace finds.
 	Trace func(context.Context, TraceEvent)
 }
 
