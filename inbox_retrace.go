@@ -52,6 +52,8 @@ func (c *SignalChannel) retrace(ctx context.Context, trail iter.Seq2[TrailLine, 
 	switch {
 	case c.opts.Trace == nil:
 		return 0, &InvalidError{What: "signal option Trace", Why: "is nil", Offset: -1, Advice: "open the channel with that of the trail"}
+	case trail == nil:
+		return 0, &InvalidError{What: "trail", Why: "is nil", Offset: -1, Advice: "pass what ReadTrail returns"}
 	case o.MinAge < 0:
 		return 0, &InvalidError{What: "retrace option MinAge", Why: "is negative", Offset: -1}
 	}

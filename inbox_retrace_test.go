@@ -232,6 +232,8 @@ func testRetraceRefusals(t *testing.T) {
 	lines := func(func(team.TrailLine, error) bool) {} // a trail that is yet to begin
 	_, err = c.Retrace(t.Context(), lines, &team.RetraceOptions{MinAge: -1})
 	require.ErrorIs(t, err, team.ErrInvalid)
+	_, err = c.Retrace(t.Context(), nil, now)
+	require.ErrorIs(t, err, team.ErrInvalid)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = c.Retrace(ctx, lines, now)
