@@ -61,9 +61,9 @@ func classOf(name string, sample []byte) Class {
 	return ClassText
 }
 
-// sampleLines returns the whole lines of a sample, at most 40.
+// sampleLines returns the whole lines of a sample.
 func sampleLines(sample []byte) [][]byte {
-	lines := bytes.SplitN(sample, []byte("\n"), 41)
+	lines := bytes.Split(sample, []byte("\n"))
 	if len(lines) > 1 {
 		lines = lines[:len(lines)-1] // the last one may be cut
 	}
@@ -153,94 +153,33 @@ func isTableRule(line []byte) bool {
 func isLog(lines [][]byte) bool {
 	n := 0
 	for _, line := range lines {
-		if levelOf(line) >= 0 || startsWithTime(line) {
+		if levelOf(line) != levelNone || startsWithTime(line) {
 			n++
 		}
 	}
 	return len(lines) >= 3 && 2*n >= len(lines)
 }
 
-func startsWithTime(line []byte) bool {
-	line = bytes.TrimLeft(line, "[( ")
-	digits := 0
-	for digits < len(line) && '0' <= line[digits] && line[digits] <= '9' {
-		digits++
-	}
-	rest := line[digits:]
-	switch {
-	case digits == 4: // 2026-08-01
-		return len(rest) >= 6 && (rest[0] == '-' || rest[0] == '/') && rest[3] == rest[0]
-	case digits == 2: // 12:30:01
-		return len(rest) >= 6 && rest[0] == ':' && rest[3] == ':'
-	}
-	return false
-}
-
-// The levels of a log, the gravest first.
-var levels = [...][]byte{[]byte("FATAL"), []byte("ERROR"), []byte("WARN"), []byte("INFO"), []byte("DEBUG")}
-
-const (
-	levelFatal = iota
-	levelError
-)
-
-// levelOf returns how grave a line of a log is, as an index of levels, or -1. It
-// looks for a word of its own near the beginning.
-func levelOf(line []byte) int {
-	line = line[:min(len(line), 120)]
-	for i := 0; i < len(line); i++ {
-		c := line[i] | 0x20
-		if c != 'f' && c != 'e' && c != 'w' && c != 'i' && c != 'd' && c != 'p' || i > 0 && isLetter(line[i-1]) {
-			continue
-		}
-		for level, word := range levels {
-			if hasWord(line[i:], word) {
-				return level
-			}
-		}
-		if hasWord(line[i:], []byte("panic")) {
-			return levelFatal
-		}
-	}
-	return -1
-}
-
-// hasWord reports whether s begins with word, all in capitals or none, as a level
-// is written: "ERROR", "error:", "[error]". WARNING counts as WARN.
-func hasWord(s, word []byte) bool {
-	if len(s) < len(word) || !bytes.EqualFold(s[:len(word)], word) {
-		return false
-	}
-	rest := s[len(word):]
-	if len(rest) >= 3 && bytes.EqualFold(rest[:3], []byte("ing")) {
-		rest = rest[3:]
-	}
-	if len(rest) > 0 && isLetter(rest[0]) {
-		return false
-	}
-	upper := 'A' <= s[0] && s[0] <= 'Z' && 'A' <= s[1] && s[1] <= 'Z'
-	return upper || len(rest) > 0 && bytes.IndexByte([]byte(":]=)\"|"), rest[0]) >= 0
-}
-
-func isLetter(c byte) bool { c |= 0x20; return 'a' <= c && c <= 'z' || c == '_' }
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' || c == '_' }
 
 // isCode reports whether lines read like a program.
 func isCode(lines [][]byte) bool {
 	signatures, ends, full := 0, 0, 0
 	for _, line := range lines {
+		if signatureAt(line) >= 0 {
+			signatures++
+		}
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 {
 			continue
 		}
 		full++
-		if signatureOf(line) != nil {
-			signatures++
-		}
 		switch line[len(line)-1] {
 		case '{', '}', ';', ')', ',':
 			ends++
 		}
-		if bytes.HasSuffix(line, []byte("):")) || bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("import ")) {
+		if bytes.HasSuffix(line, []byte("):")) || bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("import ")) ||
+			line[0] == '"' && line[len(line)-1] == '"' { // a path in a list of imports
 			ends++
 		}
 	}

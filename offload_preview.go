@@ -60,8 +60,8 @@ func newSketch(class Class, countTokens bool) *sketch {
 	switch class {
 	case ClassJSON:
 		s.shape = newJSONShape()
-	case ClassLog:
-		s.shape = new(logShape)
+	case ClassLog, ClassText:
+		s.shape = &logShape{text: class == ClassText}
 	case ClassCode:
 		s.shape = new(codeShape)
 	case ClassCSV:
@@ -184,38 +184,49 @@ func (s *sketch) preview(budget int) (text string, shown int64) {
 		return r.render(budget, s)
 	}
 	for share := budget; share > 0; share -= max(1, share/8) {
-		if text, shown = s.ends(share, s.structure(share*2/5)); EstimateTokens(text) <= budget {
+		if text, shown = s.ends(share, s.structure(share*structurePercent[s.class]/100)); EstimateTokens(text) <= budget {
 			return text, shown
 		}
 	}
 	return "", 0 // no budget for a single word; the lines behind it say what there is
 }
 
-// structure takes as many lines of the shape as budget allows; the first one is
-// cut if it does not fit.
+// structurePercent is how much of a preview the structure may take at most. Of a
+// table, the first lines say more than anything about them.
+var structurePercent = map[Class]int{ClassText: 60, ClassLog: 65, ClassCode: 60, ClassJSON: 60, ClassCSV: 40}
+
+// leastLine is how many tokens of a line are worth showing.
+const leastLine = 4
+
+// structure takes as many lines of the shape as budget allows; the last one is cut
+// if it does not fit.
 func (s *sketch) structure(budget int) string {
 	if s.shape == nil {
 		return ""
 	}
-	var b strings.Builder
+	text := ""
 	for i, line := range s.shape.lines() {
 		line = showable(line)
-		next := "\n" + line
+		if i > 0 {
+			line = "\n" + line
+		}
+		if EstimateTokens(text+line) <= budget {
+			text += line
+			continue
+		}
+		left := budget - EstimateTokens(text)
 		if i == 0 {
-			next = line
+			return strings.TrimRight(cutHead(line, left), " ")
 		}
-		if EstimateTokens(b.String()+next) > budget {
-			if i == 0 {
-				return strings.TrimRight(cutHead(line, budget), " ")
-			}
-			break
+		if left > leastLine {
+			text += strings.TrimRight(cutHead(line, left-1), " ") + "..."
 		}
-		b.WriteString(next)
+		break
 	}
-	return b.String()
+	return text
 }
 
-// ends joins head, tail and structure.
+// ends joins head, tail and structure. Empty lines at the end are not shown.
 func (s *sketch) ends(budget int, structure string) (text string, shown int64) {
 	if s.class == ClassBinary {
 		return s.hexEnds(budget)
@@ -224,8 +235,12 @@ func (s *sketch) ends(budget int, structure string) (text string, shown int64) {
 		structure = "\n" + structure
 	}
 	left := budget - EstimateTokens(structure) - EstimateTokens(gapMark)
+	share := (left + 1) / 2
+	if s.class == ClassCSV {
+		share = left * 2 / 3
+	}
 	raw := showable(string(s.head))
-	head := cutHead(raw, (left+1)/2)
+	head := cutHead(raw, share)
 	if head == "" {
 		head = cutHead(raw, left) // a large character: rather one than none
 		left -= EstimateTokens(head)
@@ -235,7 +250,10 @@ func (s *sketch) ends(budget int, structure string) (text string, shown int64) {
 	if room := s.size - int64(rawHead); int64(len(tailBytes)) > room {
 		tailBytes = tailBytes[int64(len(tailBytes))-room:]
 	}
-	tail := cutTail(showable(string(tailBytes)), left/2)
+	if full := bytes.TrimRight(tailBytes, "\r\n"); len(full) > 0 {
+		tailBytes = full
+	}
+	tail := cutTail(showable(string(tailBytes)), left-share)
 	rawTail := rawLengthEnd(tailBytes, tail)
 	shown = int64(rawHead + rawTail)
 	if shown >= s.size {
@@ -247,7 +265,7 @@ func (s *sketch) ends(budget int, structure string) (text string, shown int64) {
 		b.WriteByte('\n')
 	}
 	b.WriteString(gapMark)
-	b.WriteString(strings.TrimSuffix(tail, "\n"))
+	b.WriteString(tail)
 	b.WriteString(structure)
 	return strings.Trim(b.String(), "\n"), shown
 }
