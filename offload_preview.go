@@ -184,18 +184,18 @@ func (s *sketch) preview(budget int) (text string, shown int64) {
 		return r.render(budget, s)
 	}
 	for share := budget; share > 0; share -= max(1, share/8) {
-		if text, shown = s.ends(share, s.structure(share*structurePercent[s.class]/100)); EstimateTokens(text) <= budget {
+		structure := s.structure(min(share*structurePercent[s.class]/100, share-EstimateTokens(gapMark)-2*leastLine))
+		if text, shown = s.ends(share, structure); EstimateTokens(text) <= budget {
 			return text, shown
 		}
 	}
 	return "", 0 // no budget for a single word; the lines behind it say what there is
 }
 
-// structurePercent is how much of a preview the structure may take at most. Of a
-// table, the first lines say more than anything about them.
+// structurePercent is how much of a preview the structure may take at most.
 var structurePercent = map[Class]int{ClassText: 60, ClassLog: 65, ClassCode: 60, ClassJSON: 60, ClassCSV: 40}
 
-// leastLine is how many tokens of a line are worth showing.
+// leastLine is how many tokens of a line are worth showing, and of each end.
 const leastLine = 4
 
 // structure takes as many lines of the shape as budget allows; the last one is cut
@@ -236,10 +236,11 @@ func (s *sketch) ends(budget int, structure string) (text string, shown int64) {
 	}
 	left := budget - EstimateTokens(structure) - EstimateTokens(gapMark)
 	share := (left + 1) / 2
-	if s.class == ClassCSV {
-		share = left * 2 / 3
-	}
 	raw := showable(string(s.head))
+	if s.class == ClassCSV { // its head, if a few words of the tail fit beside it
+		columns, _, _ := strings.Cut(raw, "\n")
+		share = max(share, min(EstimateTokens(columns)+1, left-leastLine))
+	}
 	head := cutHead(raw, share)
 	if head == "" {
 		head = cutHead(raw, left) // a large character: rather one than none

@@ -139,7 +139,7 @@ func TestOffloadShowsTheHeadOfATable(t *testing.T) {
 	for i := range 900 {
 		fmt.Fprintf(&b, "%d,\"some words\",\"line one of %d\nline \"\"two\"\"\",%d,2026-08-01\n", i, i, i*3)
 	}
-	o := openOffload(t, shortDir(t), new(memstore.Store), &team.OffloadOptions{Tools: fetchTool})
+	o := openOffload(t, shortDir(t), new(memstore.Store), &team.OffloadOptions{PreviewTokens: 90, Tools: fetchTool})
 	s := shorten(t, o, b.String(), team.Source{Name: "x.csv"})
 	require.Contains(t, s.Text, "id,name,\"note, free\",amount,when\n")
 	require.Contains(t, s.Text, "\n900 rows x 5 columns\n")
