@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -83,10 +84,11 @@ const (
 // (see AgentTools and OffloadOptions.OwnTools).
 //
 // The digest of the whole file is checked before anything of it is returned: on
-// the first Fetch of this Offload, while it is read for that, and again whenever
-// its size, its time or the file itself is another. If it is not what was stored, that
-// is a *DigestError (ErrCorrupt), and no text is returned. Later fetches of a range
-// read only what is near it.
+// the first Fetch of this Offload, and again whenever its size, its time or the file
+// itself is another. Later fetches of a range read only the blocks of 128 KiB that it
+// is in, and compare each with what that check saw. So nothing is returned that is not
+// what was stored; it is a *DigestError (ErrCorrupt) instead. Damage elsewhere in the file
+// is found by who reads it there, or by the next process.
 //
 // A handle that was collected is a *CollectedError (ErrNotFound); one that nobody
 // knows is ErrNotFound. What is no handle, a range outside the text, a pattern
@@ -143,12 +145,15 @@ func (o *Offload) fetch(ctx context.Context, h Handle, opts FetchOptions) (Fetch
 		return Fetched{}, err
 	}
 	out := Fetched{Handle: h, Path: o.abs(r.File), Class: r.Class, SHA256: r.SHA256, Size: r.Size, Lines: r.Lines}
-	file, err := o.openVerified(ctx, r)
+	file, err := o.openVerified(ctx, r, false)
 	if err != nil {
 		return Fetched{}, err
 	}
 	defer file.Close()
-	if err := find(ctx, file, &out); err != nil {
+	if err = find(ctx, file, &out); errors.Is(err, errRotten) {
+		err = o.rotten(ctx, r)
+	}
+	if err != nil {
 		return Fetched{}, err
 	}
 	out.Tokens = EstimateTokens(out.Text)
@@ -160,6 +165,16 @@ func (o *Offload) fetch(ctx context.Context, h Handle, opts FetchOptions) (Fetch
 		return nil
 	})
 	return out, nil
+}
+
+// rotten says what became of a file that is not what was checked.
+func (o *Offload) rotten(ctx context.Context, r *offloadRecord) error {
+	f, err := o.openVerified(ctx, r, true)
+	if err == nil {
+		f.Close()
+		err = fmt.Errorf("%w: the file %s was another for a moment; fetch again", ErrConflict, o.abs(r.File))
+	}
+	return err
 }
 
 // A finder reads a part of a verified file.

@@ -259,6 +259,41 @@ func TestFetchReportsDamage(t *testing.T) {
 			})
 		}
 	}
+	// Rot changes neither inode nor size nor time. What is served is what was stored; a
+	// text that comes again is not thrown away for a damaged file.
+	t.Run("rot that no time tells of", func(t *testing.T) {
+		text := logLines(20_000)
+		o := newOffload(t, nil)
+		s := shorten(t, o, text, team.Source{})
+		early, late := team.FetchOptions{Range: team.Range{Line: 5, Lines: 2}}, team.FetchOptions{Range: team.Range{Line: 19_000, Lines: 2}}
+		fetch(t, o, s.Handle, early)
+		fi, err := os.Stat(s.Path)
+		require.NoError(t, err)
+		f, err := os.OpenFile(s.Path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = f.WriteAt([]byte("X"), int64(strings.Index(text, "line 19000 ")))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		require.NoError(t, os.Chtimes(s.Path, fi.ModTime(), fi.ModTime()))
+		require.Contains(t, fetch(t, o, s.Handle, early).Text, "line 5 ", "what is whole is served")
+		for _, opts := range []team.FetchOptions{late, {Grep: "line 19"}, late, early} {
+			_, err = o.Fetch(t.Context(), s.Handle, opts)
+			var bad *team.DigestError
+			require.ErrorAs(t, err, &bad, "and once the damage is known, nothing more")
+			require.Equal(t, s.SHA256, bad.Want)
+			require.NotEqual(t, s.SHA256, bad.Got)
+		}
+		o = openOffload(t, o.Dir(), new(memstore.Store), nil)
+		s = shorten(t, o, text, team.Source{})
+		fetch(t, o, s.Handle, early)
+		fi, err = os.Stat(s.Path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(s.Path, []byte(strings.Replace(text, "line 19000 ", "line 19009 ", 1)), 0o600))
+		require.NoError(t, os.Chtimes(s.Path, fi.ModTime(), fi.ModTime()))
+		again := shorten(t, o, text, team.Source{})
+		require.False(t, again.Replayed)
+		require.Equal(t, text, readFile(t, again.Path))
+	})
 	t.Run("a link in its place", func(t *testing.T) {
 		o := newOffload(t, nil)
 		s := shorten(t, o, text, team.Source{})

@@ -181,8 +181,8 @@ func (r *resultShape) readMetadata(raw json.RawMessage) bool {
 }
 
 func (r *resultShape) readParts(raw json.RawMessage) bool {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil || list == nil {
+	list, ok := listItems(raw)
+	if !ok {
 		return false
 	}
 	for _, item := range list {

@@ -18,21 +18,71 @@ import (
 	"github.com/teamchan/team/internal/atomicfile"
 )
 
-// A verifiedFile is an open file whose digest was checked.
+// A verifiedFile is an open file whose digest was checked. What is read of it later
+// is compared, block by block, with what was there then: a byte that changed since, in
+// whatever way, is not served. It is for one goroutine.
 type verifiedFile struct {
-	*os.File
+	file *os.File
 	size int64
 	*fileFacts
+
+	block []byte // the block that was read last
+	at    int64  // its number
 }
 
 // fileFacts are what the check of a file found out. They hold as long as the file
 // is the same, of the same size and time.
 type fileFacts struct {
-	info fs.FileInfo
+	info    fs.FileInfo
+	digests [][sha256.Size]byte // of each fetchPiece bytes
 	// newlines has the number of line ends before each linesPerIndex bytes of the file.
 	newlines []int64
 	lines    int64 // in all, the last one also if it has no end
 	durable  atomic.Bool
+}
+
+// errRotten is what reading a block returns that is not what was checked.
+var errRotten = errors.New("the file changed after it was checked")
+
+func (f *verifiedFile) Close() error { return f.file.Close() }
+
+// ReadAt reads as os.File does, from blocks that are as they were when the file was
+// checked.
+func (f *verifiedFile) ReadAt(p []byte, off int64) (n int, err error) {
+	for n < len(p) && off < f.size {
+		if err := f.load(off / fetchPiece); err != nil {
+			return n, err
+		}
+		k := copy(p[n:], f.block[off%fetchPiece:])
+		n += k
+		off += int64(k)
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *verifiedFile) load(block int64) error {
+	if f.block != nil && f.at == block {
+		return nil
+	}
+	start := block * fetchPiece
+	if f.block == nil {
+		f.block = make([]byte, 0, min(fetchPiece, f.size))
+	}
+	b := f.block[:min(fetchPiece, f.size-start)]
+	f.block = nil
+	if _, err := f.file.ReadAt(b, start); err == io.EOF {
+		return errRotten
+	} else if err != nil {
+		return err
+	}
+	if sha256.Sum256(b) != f.digests[block] {
+		return errRotten
+	}
+	f.block, f.at = b, block
+	return nil
 }
 
 // verifiedFiles remembers the files that were checked, the last used first.
@@ -65,6 +115,12 @@ func (v *verifiedFiles) get(name string, fi fs.FileInfo) *fileFacts {
 	return known.facts
 }
 
+func (v *verifiedFiles) forget(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.list = slices.DeleteFunc(v.list, func(k knownFile) bool { return k.name == name })
+}
+
 func (v *verifiedFiles) put(name string, facts *fileFacts) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -73,8 +129,9 @@ func (v *verifiedFiles) put(name string, facts *fileFacts) {
 	v.list = v.list[:min(len(v.list), mostVerified)]
 }
 
-// openVerified opens the file of a record, once its digest is known to be right.
-func (o *Offload) openVerified(ctx context.Context, r *offloadRecord) (*verifiedFile, error) {
+// openVerified opens the file of a record, once its digest is known to be right: by
+// an earlier check, or if afresh is set by one now.
+func (o *Offload) openVerified(ctx context.Context, r *offloadRecord, afresh bool) (*verifiedFile, error) {
 	f, fi, err := o.open(r)
 	if errors.Is(err, ErrNotFound) {
 		if _, gone := o.live(ctx, r.id); gone != nil {
@@ -85,20 +142,23 @@ func (o *Offload) openVerified(ctx context.Context, r *offloadRecord) (*verified
 		return nil, err
 	}
 	facts := o.verified.get(r.File, fi)
-	if facts == nil {
+	if facts == nil || afresh {
+		durable := facts != nil && facts.durable.Load()
 		if facts, err = check(ctx, f, fi, r); err != nil {
+			o.verified.forget(r.File)
 			f.Close()
 			return nil, err
 		}
+		facts.durable.Store(durable)
 		o.verified.put(r.File, facts)
 	}
-	return &verifiedFile{File: f, size: r.Size, fileFacts: facts}, nil
+	return &verifiedFile{file: f, size: r.Size, fileFacts: facts}, nil
 }
 
-// verify is openVerified for who is about to promise that the text is kept: its
-// writer may still be syncing it.
+// verify reads the whole file of a record, for who is about to promise that the text is
+// kept, and syncs it once: its writer may still be at that.
 func (o *Offload) verify(ctx context.Context, r *offloadRecord) error {
-	f, err := o.openVerified(ctx, r)
+	f, err := o.openVerified(ctx, r, true)
 	if err != nil {
 		return err
 	}
@@ -107,7 +167,7 @@ func (o *Offload) verify(ctx context.Context, r *offloadRecord) error {
 		return nil
 	}
 	if err = o.step.Before("sync", r.File); err == nil {
-		err = f.Sync()
+		err = f.file.Sync()
 	}
 	if err == nil {
 		err = atomicfile.SyncDir(o.root, ".", o.step)
@@ -135,6 +195,7 @@ func check(ctx context.Context, f *os.File, fi fs.FileInfo, r *offloadRecord) (*
 		}
 		if n > 0 {
 			_, _ = hash.Write(buf[:n])
+			facts.digests = append(facts.digests, sha256.Sum256(buf[:n]))
 			ends += int64(bytes.Count(buf[:n], []byte("\n")))
 			last = buf[n-1]
 			at += int64(n)
