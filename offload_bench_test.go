@@ -17,23 +17,23 @@ import (
 // take turns in one loop, so that the disk's moods hit both; "ratio" is the one to
 // look at.
 func BenchmarkOffloadShorten(b *testing.B) {
-	texts := map[string]func(n int) string{
-		"log":  func(n int) string { return fmt.Sprint(n, " ", samples()[team.ClassLog]) },
-		"text": func(n int) string { return fmt.Sprint(n, " ", logLines(500)) },
-		"json": func(n int) string { return fmt.Sprintf(`{"n": %d, "x": %s}`, n, samples()[team.ClassJSON]) },
-		"code": func(n int) string { return fmt.Sprint("// ", n, "\n", samples()[team.ClassCode]) },
+	long := func(unit string) string { return strings.Repeat(unit, 1+1_000_000/len(unit))[:1_000_000-64] }
+	rows := samples()[team.ClassJSON] + ", "
+	texts := map[string]struct{ first, rest string }{ // first makes each text another one
+		"log":  {"2026-08-01T10:00:00Z INFO %d\n", long(samples()[team.ClassLog])},
+		"text": {"%d\n", long(logLines(500))},
+		"json": {`{"n": %d, "rows": [`, strings.Repeat(rows, 1_000_000/len(rows)) + "0]}"},
+		"code": {"// %d\n", long(samples()[team.ClassCode])},
 	}
 	for _, class := range []string{"text", "log", "json", "code"} {
 		b.Run(class, func(b *testing.B) {
 			o := newOffload(b, nil)
 			dir := filepath.Join(b.TempDir(), "floor")
 			mkdir(b, dir)
-			unit := texts[class](0)
-			rest := strings.Repeat(unit, 1+1_000_000/len(unit))[:1_000_000-24]
 			var ours, bare stopwatch
 			n := 0
 			for b.Loop() {
-				text := fmt.Sprintf("%024d", n) + rest
+				text := fmt.Sprintf(texts[class].first, n) + texts[class].rest
 				src := team.Source{Class: team.Class(class)}
 				ours.time(func() {
 					s, err := o.ShortenText(b.Context(), text, src)
