@@ -182,7 +182,7 @@ func startsWithTime(line []byte) bool {
 	rest := line[digits:]
 	switch {
 	case digits == 4 && len(rest) >= 6: // 2026-08-01, and 0801 10:00 of klog
-		return (rest[0] == '-' || rest[0] == '/') && rest[3] == rest[0] || rest[0] == ' ' && rest[3] == ':' && rest[6-1] != ' '
+		return (rest[0] == '-' || rest[0] == '/') && rest[3] == rest[0] || rest[0] == ' ' && rest[3] == ':'
 	case digits == 2: // 12:30:01
 		return len(rest) >= 6 && rest[0] == ':' && rest[3] == ':'
 	case digits == 0 && len(line) >= 12 && bytes.Contains([]byte("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec "), line[:4]): // Aug  1 12:30:01
