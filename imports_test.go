@@ -64,7 +64,10 @@ var importTable = map[string]row{
 	"opencode/livetest": {test: []string{"", "opencode", "hosttest", "fakehost", "memstore", "internal/scriptedmodel", "internal/transcript", "github.com/stretchr/testify/require"}},
 
 	"examples/handoff": {code: []string{"", "fakehost", "sqlitestore"}},
-	"examples/relay":   {code: []string{"", "opencode", "sqlitestore"}, test: []string{"memstore"}},
+	"examples/relay": {
+		code: []string{"", "examples/relay/survey", "opencode", "sqlitestore"}, test: []string{"memstore"},
+	},
+	"examples/relay/survey": {},
 }
 
 // A law holds for every row of the table, so that a new row cannot break it.

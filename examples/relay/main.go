@@ -7,12 +7,23 @@
 // next and ends with a plan. At the end stands the account: what the lead's
 // context would have cost with the files in it, and what it cost with paths.
 //
-// With -opencode each of them is a session of a running OpenCode, with the model that is
-// configured there; opencode.go has that. Without it there is no model: the specialists are functions that read the real
-// files of the workspace, in any language, best in Go. Read team.go for the
-// exchange, and run.go for how a run outlives its process: stopped in the
-// middle, by Ctrl-C or kill -9, it is carried on with by the next start. scan*.go
-// gathers the facts and deliver*.go words them.
+// Without -opencode there is no model: the specialists are functions that read the real
+// files of the workspace, in any language, best in Go. With it each of them is a
+// session of a running OpenCode, with the model that is configured there.
+//
+// To learn the library, read in this order:
+//
+//	main.go      what is opened once: trail, board, store
+//	run.go       one run, from the channels to the account
+//	team.go      the team: who is enrolled, and what a specialist does
+//	lead.go      the lead: hands over, waits, writes the plan
+//	join.go      how the lead knows who has settled
+//	journal.go   how a run outlives its process: stopped in the middle, by
+//	             Ctrl-C or kill -9, it is carried on with by the next start
+//	opencode*.go the same team as sessions of an OpenCode
+//
+// print.go is what people see of it, and package survey the work itself; neither
+// is about the library.
 package main
 
 import (
@@ -26,9 +37,9 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/examples/relay/survey"
 	"github.com/teamchan/team/sqlitestore"
 )
 
@@ -40,7 +51,7 @@ func main() {
 		return
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "relay:", oneLine(err.Error()))
+		fmt.Fprintln(os.Stderr, "relay:", survey.OneLine(err.Error()))
 		os.Exit(1)
 	}
 }
@@ -70,11 +81,19 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	out := &console{w: stdout, json: *asJSON, colour: isTerminal(stdout)}
-	return survey(ctx, workspace, *server, *fresh, out)
+	return open(ctx, workspace, *server, *fresh, out)
 }
 
-// survey opens what the relay needs, and runs it.
-func survey(ctx context.Context, workspace, server string, fresh bool, out *console) (err error) {
+// A ground is what every run of a workspace stands on.
+type ground struct {
+	workspace string
+	board     *team.Board
+	store     team.Store
+	trace     func(context.Context, team.TraceEvent) // to the trail
+}
+
+// open opens the trail, the board and the store of a workspace, and lets the team run on them.
+func open(ctx context.Context, workspace, server string, fresh bool, out *console) (err error) {
 	boardDir, err := team.BoardDir(workspace)
 	if err != nil {
 		return err
@@ -103,10 +122,11 @@ func survey(ctx context.Context, workspace, server string, fresh bool, out *cons
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
+	g := ground{workspace, board, store, trail.Record}
 	if server != "" {
-		err = carryOutLive(ctx, workspace, server, board, store, trail.Record, out)
+		err = carryOutLive(ctx, g, server, fresh, out)
 	} else {
-		err = carryOut(ctx, workspace, board, store, trail.Record, fresh, out)
+		err = carryOut(ctx, g, fresh, out)
 	}
 	if err != nil {
 		return err
@@ -115,89 +135,9 @@ func survey(ctx context.Context, workspace, server string, fresh bool, out *cons
 	_, _ = store.Sweep(ctx, sqlitestore.SweepPolicy{})
 	report, _ := board.Sweep(ctx)
 	if files, size := report.Removed(); files > 0 {
-		out.printf("\n  Removed from the board, since nobody has touched it for days: %s, %s\n", plural(files, "file"), bytesText(size))
+		out.printf("\n  Removed from the board, since nobody has touched it for days: %s, %s\n", survey.Plural(files, "file"), survey.Bytes(size))
 	}
 	return out.err
-}
-
-// stopped says in our words that err is there since somebody stopped us.
-func stopped(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	return err
-}
-
-// carryOut begins a run, or carries on with one, and shows what happens.
-func carryOut(ctx context.Context, workspace string, board *team.Board, store team.Store,
-	trace func(context.Context, team.TraceEvent), fresh bool, out *console,
-) (err error) {
-	j, err := begin(ctx, store, fresh, out.printf)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	held, letGo := j.hold(ctx)
-	defer func() { err = j.end(ctx, held, err, letGo) }()
-	if j.resumed {
-		out.printf("carries on with the run of %s: %s\n\n", j.name(), j.progress())
-	}
-
-	out.printf("workspace  %s\n", shown(workspace))
-	start := time.Now()
-	files, err := openTree(held, workspace, defaultLimits)
-	if err != nil {
-		return err
-	}
-	scanned := time.Since(start)
-
-	offloadDir, err := team.OffloadDir(workspace)
-	if err != nil {
-		return err
-	}
-	offload, err := team.OpenOffload(held, offloadDir, store, &team.OffloadOptions{Trace: trace})
-	if err != nil {
-		return err
-	}
-	defer offload.Close()
-	signals, err := team.OpenSignals(held, store, &team.SignalOptions{
-		Epoch: j.session(), Lease: lease, MaxAttempts: team.NoLimit, Offload: offload, Trace: trace,
-	})
-	if err != nil {
-		return err
-	}
-	r := &relay{board: board, signals: signals, offload: offload, session: j.session(), journal: j, tree: files, patience: 2 * time.Minute}
-	r.log = &timeline{started: time.Now(), base: filepath.Join(board.Dir(), r.session)}
-	r.log.show = func(e event) { out.event(e, r.log.relative) }
-	doc := document{
-		Workspace: workspace, Board: board.Dir(), Session: r.session, Started: j.started(), Resumed: j.resumed,
-		Scan: scanFacts{
-			Files: len(files.Files), Folders: files.Folders + 1, Packages: len(files.Packages), Read: files.Read,
-			Gaps: append([]string{}, files.gaps()...),
-		},
-	}
-	out.head(doc, scanned)
-	result, err := r.run(held)
-	if err != nil {
-		return err
-	}
-	doc.ElapsedMS = float64(time.Since(r.log.started).Microseconds()) / 1e3
-	doc.Events = append([]event{}, r.log.events...)
-	doc.Plan = result.plan.Path
-	doc.Tasks = append([]task{}, result.tasks...)
-	doc.Endings = append([]ending{}, result.endings...)
-	if doc.Account, err = r.account(held, result); err != nil {
-		return err
-	}
-	doc.LongReply = r.longReply(result)
-	out.tail(doc, r.log.relative)
-	if out.err != nil {
-		return out.err // nobody has seen it: the next start shows it again
-	}
-	if err := r.finish(held); err != nil {
-		return err
-	}
-	_, _ = offload.Collect(held, nil) // what it leaves, the next one finds again
-	return nil
 }
 
 // findWorkspace is dir, or the nearest folder above the current one that has a

@@ -6,223 +6,250 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/examples/relay/survey"
 	"github.com/teamchan/team/opencode"
 )
 
 // A liveRelay is the relay with sessions of a running OpenCode in place of functions: one for
 // the lead, and a child of it for each specialist. The program hands over between them.
 // What a specialist answers goes to the board, and the signal that says so goes into the
-// lead's session, where its model sees it. Unlike the relay of functions, a run that was
-// stopped is not carried on with.
+// lead's session, where its model sees it. The sessions are noted in the journal, so that the
+// next start finds them, and in them what was asked and answered.
 type liveRelay struct {
+	*relay
 	host      *opencode.Host
-	board     *team.Board
-	signals   *team.SignalChannel
 	ledger    *team.Ledger // who has settled
+	join      *team.Join
 	workspace string
-	run       string // the folder on the board
-	log       *timeline
-	sessions  map[team.Role]team.SessionID
 }
 
 // carryOutLive is carryOut for real sessions.
-func carryOutLive(ctx context.Context, workspace, url string, board *team.Board, store team.Store,
-	trace func(context.Context, team.TraceEvent), out *console,
-) error {
-	host, err := opencode.Dial(ctx, url, &opencode.Options{
-		Username: os.Getenv("OPENCODE_SERVER_USERNAME"), Password: os.Getenv("OPENCODE_SERVER_PASSWORD"), Directory: workspace,
+func carryOutLive(ctx context.Context, g ground, server string, fresh bool, out *console) error {
+	host, err := opencode.Dial(ctx, server, &opencode.Options{
+		Username: os.Getenv("OPENCODE_SERVER_USERNAME"), Password: os.Getenv("OPENCODE_SERVER_PASSWORD"), Directory: g.workspace,
 	})
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	if g := host.Info().Generation; g != opencode.V1 {
-		return fmt.Errorf("%s answers as OpenCode %s (%s): this program waits for answers as the first API of 1.18 gives them", url, g, host.Info().Version)
+	server = withoutPassword(server)
+	if generation := host.Info().Generation; generation != opencode.V1 {
+		return fmt.Errorf("%s answers as OpenCode %s (%s): this program waits for answers as the first API of 1.18 gives them",
+			server, generation, host.Info().Version)
 	}
-	run := team.NewSessionKey()
-	signals, err := team.OpenSignals(ctx, store, &team.SignalOptions{Epoch: run, Trace: trace})
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	ledger, err := team.OpenLedger(ctx, store, team.Scope{Project: workspace, Session: team.SessionID(run)}, &team.LedgerOptions{Trace: trace})
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	r := &liveRelay{host: host, board: board, signals: signals, ledger: ledger, workspace: workspace, run: run,
-		sessions: make(map[team.Role]team.SessionID)}
-	r.log = &timeline{started: time.Now(), base: filepath.Join(board.Dir(), run)}
-	r.log.show = func(e event) { out.event(e, r.log.relative) }
-
-	out.printf("workspace  %s\n", shown(workspace))
-	out.printf("host       OpenCode %s at %s\n", oneLine(host.Info().Version), shown(url))
-	out.printf("board      %s\n\n", shown(r.log.base))
-	doc := document{Workspace: workspace, Board: board.Dir(), Session: run, Started: r.log.started.UTC(), Scan: scanFacts{Gaps: []string{}}}
-	if err := r.lead(ctx, &doc); err != nil {
-		r.interrupt(ctx)
-		return stopped(ctx, err)
-	}
-	doc.ElapsedMS = float64(time.Since(r.log.started).Microseconds()) / 1e3
-	doc.Events = append([]event{}, r.log.events...)
-	out.tail(doc, r.log.relative)
-	out.printf("\n  The lead's session on the server: %s\n", shown(string(r.sessions[roleLead])))
-	return out.err
-}
-
-// open makes a session for a role and moves the signals of its inbox into it, until ctx ends.
-func (r *liveRelay) open(ctx context.Context, role team.Role, relays *sync.WaitGroup) error {
-	rules, err := json.Marshal(r.rules())
-	if err != nil {
-		return err
-	}
-	parent := r.sessions[roleLead] // the lead's own has none
-	s, err := r.host.Create(ctx, opencode.NewSession{Parent: parent, Title: "relay: " + string(role), Permissions: rules})
-	if err != nil {
-		return err
-	}
-	r.sessions[role] = s.ID
-	if err := r.signals.Enrol(ctx, team.Member{Session: s.ID, Role: role, Parent: parent}); err != nil {
-		return err
-	}
-	relays.Go(func() {
-		_ = r.signals.Relay(ctx, r.host, s.ID, nil) // who sent a signal waits for it, and tells the error
+	return runOn(ctx, g, server, fresh, out, func(ctx context.Context, r *relay, doc *document) error {
+		scope := team.Scope{Project: g.workspace, Session: team.SessionID(r.session)}
+		ledger, err := team.OpenLedger(ctx, g.store, scope, &team.LedgerOptions{Trace: g.trace})
+		if err != nil {
+			return err
+		}
+		out.printf("host       OpenCode %s at %s\n", survey.OneLine(host.Info().Version), shown(server))
+		out.printf("board      %s\n\n", shown(r.log.base))
+		live := &liveRelay{relay: r, host: host, ledger: ledger, workspace: g.workspace}
+		if err := live.lead(ctx, doc); err != nil {
+			live.interrupt(ctx)
+			return err
+		}
+		return nil
 	})
-	return nil
 }
 
-// rules let the agents look and nothing more. They come behind the agent's own, so nothing is
-// left to be asked for: nobody sits before the screen.
-func (r *liveRelay) rules() team.Rules {
-	rules := team.Rules{{Permission: "*", Pattern: "*", Effect: team.Deny}}
-	for _, tool := range []string{"read", "grep", "glob", "list"} {
-		rules = append(rules, team.Rule{Permission: tool, Pattern: "*", Effect: team.Allow})
+// withoutPassword is a URL that may be shown and kept.
+func withoutPassword(server string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		return server // Dial has taken it, so this cannot be
 	}
-	return append(rules,
-		team.Rule{Permission: "read", Pattern: "*.env", Effect: team.Deny},
-		team.Rule{Permission: "read", Pattern: "*.env.*", Effect: team.Deny},
-		team.Rule{Permission: "external_directory", Pattern: filepath.Join(r.board.Dir(), "*"), Effect: team.Allow})
-}
-
-func (r *liveRelay) as(ctx context.Context, role team.Role) context.Context {
-	return team.WithCaller(ctx, team.Caller{Session: r.sessions[role], Role: role})
+	u.User = nil
+	return strings.TrimRight(u.String(), "/")
 }
 
 // lead goes through the steps and lets the lead's model write the plan.
 func (r *liveRelay) lead(ctx context.Context, doc *document) error {
 	ctx, stop := context.WithCancel(ctx)
-	var relays sync.WaitGroup
-	defer relays.Wait()
+	var background sync.WaitGroup
+	defer background.Wait()
 	defer stop()
-	if err := r.open(ctx, roleLead, &relays); err != nil {
+	for _, role := range roles() {
+		if err := r.enrol(ctx, role); err != nil {
+			return err
+		}
+		id := r.journal.sessionOf(role)
+		background.Go(func() {
+			// Who sent a signal waits for it, and tells the error.
+			_ = r.signals.Relay(ctx, r.host, id, &team.RelayOptions{Lease: lease})
+		})
+	}
+	lead := r.as(ctx, roleLead)
+	var err error
+	if r.join, err = team.OpenJoin(lead, r.journal.store, "", &team.JoinOptions{Sessions: r.host}); err != nil {
 		return err
 	}
-	all := slices.Concat(steps...)
-	for _, s := range all {
-		if err := r.open(ctx, s.role, &relays); err != nil {
+	background.Go(func() { _ = r.join.Follow(ctx, r.host, nil) })
+
+	for _, step := range steps {
+		if err := r.step(ctx, step); err != nil {
 			return err
 		}
 	}
-	done := make(map[team.Role]report)
-	entries := make(map[team.Role]team.Entry)
-	for _, step := range steps {
-		type result struct {
-			role  team.Role
-			entry team.Entry
-			rep   report
-			err   error
+	if doc.Endings, err = endings(lead, r.join); err != nil {
+		return err
+	}
+	for _, role := range roles()[1:] {
+		if _, err := r.ledger.Get(lead, ledgerKey(role)); err != nil {
+			return fmt.Errorf("the ledger knows nothing of the %s: %w", role, err)
 		}
-		results := make(chan result, len(step))
-		for _, s := range step {
-			refs := make([]team.Ref, 0, len(s.reads))
-			for _, role := range s.reads {
-				refs = append(refs, entries[role].Ref())
+	}
+	return r.plan(lead, doc)
+}
+
+// enrol makes sure that a role has a session, and that the roster knows it.
+func (r *liveRelay) enrol(ctx context.Context, role team.Role) error {
+	parent := r.journal.sessionOf(roleLead)
+	if role == roleLead {
+		parent = ""
+	}
+	id := r.journal.sessionOf(role)
+	if id != "" {
+		if _, err := r.host.Session(ctx, id); errors.Is(err, team.ErrNotFound) {
+			return fmt.Errorf("the session of the %s %w", role, errLost)
+		} else if err != nil {
+			return err
+		}
+	} else {
+		s, err := r.create(ctx, role, parent)
+		if err == nil {
+			err = r.journal.keep(ctx, role, s.ID)
+		}
+		if err != nil {
+			return err
+		}
+		id = s.ID
+	}
+	return r.signals.Enrol(ctx, team.Member{Session: id, Role: role, Parent: parent})
+}
+
+// create makes a session for a role. An earlier start may have made one of the lead's children
+// and had no time to note it: that one is taken.
+func (r *liveRelay) create(ctx context.Context, role team.Role, parent team.SessionID) (team.Session, error) {
+	title := "relay: " + string(role)
+	if parent != "" && r.journal.resumed {
+		children, err := r.host.Children(ctx, parent)
+		if err != nil {
+			return team.Session{}, err
+		}
+		for _, s := range children {
+			if s.Title == title {
+				return s, nil
 			}
-			go func() {
-				entry, rep, err := r.specialist(ctx, s, refs)
-				results <- result{s.role, entry, rep, err}
-			}()
 		}
-		var failed error
-		for range step {
-			got := <-results
-			if got.err != nil {
-				failed = errors.Join(failed, fmt.Errorf("the %s %w: %w", got.role, errUnsettled, got.err))
+	}
+	rules, err := json.Marshal(r.rules())
+	if err != nil {
+		return team.Session{}, err
+	}
+	return r.host.Create(ctx, opencode.NewSession{Parent: parent, Title: title, Permissions: rules})
+}
+
+// step lets the specialists of a step work at the same time, and waits for all of them.
+func (r *liveRelay) step(ctx context.Context, step []specialist) error {
+	done := r.journal.settled()
+	failed := make(chan error, len(step))
+	for _, s := range step {
+		go func() {
+			answer, settled := done[s.role]
+			var err error
+			if !settled {
+				answer, err = r.specialist(ctx, s, done)
 			}
-			done[got.role], entries[got.role] = got.rep, got.entry
-		}
-		if failed != nil {
-			return failed
-		}
+			if err == nil {
+				err = r.settled(ctx, s.role, answer)
+			}
+			if err != nil && ctx.Err() == nil {
+				err = fmt.Errorf("the %s %w: %w", s.role, errUnsettled, err)
+			}
+			failed <- err
+		}()
 	}
-	for _, s := range all {
-		if _, err := r.ledger.Get(r.as(ctx, roleLead), ledgerKey(s.role)); err != nil {
-			return fmt.Errorf("the ledger knows nothing of the %s: %w", s.role, err)
-		}
+	var err error
+	for range step {
+		err = errors.Join(err, <-failed)
 	}
-	reports := make([]report, 0, len(all))
-	for _, s := range all {
-		reports = append(reports, done[s.role])
-	}
-	return r.plan(ctx, reports, entries, doc)
+	return err
 }
 
 func ledgerKey(role team.Role) string { return taskName + "/" + string(role) }
 
 // specialist hands over to one, and takes its answer to the board and its signal to the lead.
-func (r *liveRelay) specialist(ctx context.Context, s specialist, refs []team.Ref) (team.Entry, report, error) {
-	handoff := team.Signal{Kind: team.KindHandoff, Summary: s.ask, Refs: refs, Key: "handoff/" + string(s.role)}
-	sent, err := r.signals.Send(r.as(ctx, roleLead), string(s.role), handoff)
-	if err != nil {
-		return team.Entry{}, report{}, err
+// Each call that an earlier start made already changes nothing.
+func (r *liveRelay) specialist(ctx context.Context, s specialist, done map[team.Role]team.Signal) (team.Signal, error) {
+	lead, me := r.as(ctx, roleLead), r.as(ctx, s.role)
+	handoff := team.Signal{Kind: team.KindHandoff, Summary: s.ask, Key: "handoff/" + string(s.role)}
+	for _, role := range s.reads {
+		handoff.Refs = append(handoff.Refs, done[role].Refs[0]) // the entry
 	}
-	if err := r.delivered(r.as(ctx, roleLead), sent); err != nil {
-		return team.Entry{}, report{}, err
+	sent, err := r.signals.Send(lead, string(s.role), handoff)
+	if err == nil {
+		err = r.delivered(lead, sent)
+	}
+	if err != nil {
+		return team.Signal{}, err
 	}
 	r.announce(roleLead, s.role, handoff)
 
-	answer, err := r.ask(ctx, s.role, r.task(s))
-	me := r.as(ctx, s.role)
+	answer, err := r.ask(me, s.role, r.task(s))
 	if err != nil {
+		if ctx.Err() != nil {
+			return team.Signal{}, err // stopped: the next start asks again
+		}
 		_, said := r.signals.Send(me, string(roleLead), team.Signal{
-			Kind: team.KindUnsettled, ReplyTo: sent.ID, Summary: cut(oneLine(err.Error()), 160), Key: "answer",
+			Kind: team.KindUnsettled, ReplyTo: sent.ID, Summary: survey.Cut(survey.OneLine(err.Error()), 160), Key: "answer",
 		})
-		return team.Entry{}, report{}, errors.Join(err, said)
+		return team.Signal{}, errors.Join(err, said)
 	}
 	signal := team.Signal{Kind: team.KindSettled, ReplyTo: sent.ID, Summary: headline(answer), Key: "answer"}
 	handed, err := r.signals.HandOff(me, r.board, team.Handoff{
-		To: string(roleLead), Draft: team.Draft{Session: r.run, Task: taskName, Topic: string(s.role), Body: answer}, Signal: signal,
+		To: string(roleLead), Draft: team.Draft{Session: r.session, Task: taskName, Topic: string(s.role), Body: answer}, Signal: signal,
 		Ledger: r.ledger, Edits: []team.Edit{{Key: ledgerKey(s.role), Value: json.RawMessage(`"settled"`)}},
 	})
 	if err != nil {
-		return team.Entry{}, report{}, err
+		return team.Signal{}, err
 	}
 	r.log.entry(handed.Entry, signal.Summary)
 	if err := r.delivered(me, handed.Sent); err != nil {
-		return team.Entry{}, report{}, err
+		return team.Signal{}, err
 	}
+	signal.ID, signal.From, signal.To = handed.Sent.ID, team.Caller{Session: r.journal.sessionOf(s.role), Role: s.role}, handed.Sent.To
 	signal.Refs = []team.Ref{handed.Entry.Ref()}
 	r.announce(s.role, roleLead, signal)
-	return handed.Entry, report{s.role, signal.Summary, handed.Entry.Path, findingsOf(answer)}, nil
+	return signal, r.journal.settle(ctx, signal)
 }
 
-// ask lets a role's session work on a prompt and returns what its model answers.
-func (r *liveRelay) ask(ctx context.Context, role team.Role, prompt string) (string, error) {
-	m, err := r.host.Prompt(ctx, r.sessions[role], opencode.Prompt{Text: prompt, Wait: true})
-	switch {
-	case err != nil:
-		return "", err
-	case m.Error != "":
-		return "", fmt.Errorf("the turn failed: %s", m.Error)
-	case strings.TrimSpace(m.Text()) == "":
-		return "", errors.New("the model answered nothing")
+// settled passes a specialist's signal on to the account of the endings. One of an earlier
+// start is told again, which is harmless.
+func (r *liveRelay) settled(ctx context.Context, role team.Role, answer team.Signal) error {
+	if r.join.Known(answer.From.Session) {
+		_, err := r.join.ObserveSignal(ctx, answer)
+		return err
 	}
-	return strings.TrimSpace(m.Text()) + "\n", nil
+	err := r.called(ctx, role, "1")
+	if err == nil {
+		_, err = r.join.ObserveSignal(ctx, answer)
+	}
+	return err
+}
+
+// called notes that a specialist has been given work, for the first time or again.
+func (r *liveRelay) called(ctx context.Context, role team.Role, call string) error {
+	_, err := r.join.Register(ctx, team.Dispatch{Session: r.journal.sessionOf(role), Agent: string(role), Call: call, Background: true})
+	return err
 }
 
 // delivered waits until the host has a signal in its conversation.
@@ -232,7 +259,7 @@ func (r *liveRelay) delivered(ctx context.Context, sent team.Sent) error {
 		switch {
 		case err != nil:
 			return err
-		case st.State == team.SignalDelivered:
+		case st.State == team.SignalDelivered || st.State == team.SignalAcked:
 			return nil
 		case st.State == team.SignalDead || st.State == team.SignalCancelled:
 			return fmt.Errorf("the host took no signal: it is %s, %s", st.State, st.Evidence)
@@ -253,27 +280,53 @@ func (r *liveRelay) announce(from, to team.Role, s team.Signal) {
 	r.log.add(e)
 }
 
-// interrupt stops what still runs on the server when the run is given up.
+// interrupt stops what still runs on the server when the run is stopped. If another process has
+// the run, the sessions are its own.
 func (r *liveRelay) interrupt(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	for _, id := range r.sessions {
-		_, _ = r.host.Interrupt(ctx, id) // an idle one has nothing to stop
+	if errors.Is(context.Cause(ctx), errTaken) {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, role := range roles() {
+		if id := r.journal.sessionOf(role); id != "" {
+			all.Go(func() { _, _ = r.host.Interrupt(ctx, id) }) // an idle one has nothing to stop
+		}
+	}
+	all.Wait()
 }
 
 // headline is the line of a deliverable that goes into the signal: the first behind the title.
 func headline(text string) string {
 	title := ""
 	for line := range strings.Lines(text) {
-		line = oneLine(line)
+		line = survey.OneLine(line)
 		switch {
 		case line == "" || strings.HasPrefix(line, "```"):
 		case strings.HasPrefix(line, "#"):
 			title = cmp.Or(title, strings.TrimSpace(strings.TrimLeft(line, "#")))
 		default:
-			return cut(line, 160)
+			return survey.Cut(line, 160)
 		}
 	}
-	return cut(cmp.Or(title, "no summary"), 160)
+	return survey.Cut(cmp.Or(title, "no summary"), 160)
+}
+
+// answered returns the answer to a prompt among the messages of a session, and how often the
+// prompt stands there. An answer is none if its turn was stopped or has failed.
+func answered(all []opencode.Message, prompt string) (answer string, asked int) {
+	for _, m := range all {
+		switch {
+		case slices.ContainsFunc(m.Parts, func(p opencode.Part) bool { return p.Type == "text" && !p.Synthetic && p.Text == prompt }):
+			asked++
+			answer = ""
+		case m.Type == "assistant" && asked > 0:
+			answer = ""
+			if !m.Ended.IsZero() && m.Error == "" {
+				answer = strings.TrimSpace(m.Text())
+			}
+		}
+	}
+	return answer, asked
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/examples/relay/survey"
 )
 
 // task is what a specialist's model is asked, in the name of the person who started the
@@ -21,8 +21,21 @@ func (r *liveRelay) task(s specialist) string {
 		"Your answer is published as a Markdown file, as it is. So answer with that file and nothing around it, in this form:\n\n"+
 		"# <title>\n\n<one sentence of at most 120 characters: what a reader must know>\n\n## Findings\n\n"+
 		"- **high** <one line; name the file and line>\n- **medium** <…>\n- **low** <…>\n\n## <the evidence, in as many sections as it needs>\n\n"+
-		"At most %d findings, the most important first, each a line of its own that begins with its level as above.\n", mostFindings)
+		"At most %d findings, the most important first, each a line of its own that begins with its level as above.\n", survey.MostFindings)
 	return b.String()
+}
+
+// rules let the agents look and nothing more. They come behind the agent's own, so nothing is
+// left to be asked for: nobody sits before the screen.
+func (r *liveRelay) rules() team.Rules {
+	rules := team.Rules{{Permission: "*", Pattern: "*", Effect: team.Deny}}
+	for _, tool := range []string{"read", "grep", "glob", "list"} {
+		rules = append(rules, team.Rule{Permission: tool, Pattern: "*", Effect: team.Allow})
+	}
+	return append(rules,
+		team.Rule{Permission: "read", Pattern: "*.env", Effect: team.Deny},
+		team.Rule{Permission: "read", Pattern: "*.env.*", Effect: team.Deny},
+		team.Rule{Permission: "external_directory", Pattern: filepath.Join(r.board.Dir(), "*"), Effect: team.Allow})
 }
 
 // summing is what the lead's model is asked at the end.
@@ -32,64 +45,5 @@ func (r *liveRelay) summing() string {
 		"Change nothing.\n\nThen answer with a plan and nothing around it, as a Markdown file in this form:\n\n"+
 		"# What to do next\n\n<one sentence>\n\n## Findings\n\n- **high** <what to do, and where>\n- **medium** <…>\n- **low** <…>\n\n"+
 		"At most %d lines, the most important first, each beginning with its level as above.\n",
-		r.workspace, len(r.sessions)-1, headLines, mostTasks)
-}
-
-// plan lets the lead's model sum up, and accounts for what it had to read.
-func (r *liveRelay) plan(ctx context.Context, reports []report, entries map[team.Role]team.Entry, doc *document) error {
-	answer, err := r.ask(ctx, roleLead, r.summing())
-	if err != nil {
-		return fmt.Errorf("the lead: %w", err)
-	}
-	lead := r.as(ctx, roleLead)
-	written, err := r.board.Write(lead, team.Draft{Session: r.run, Task: taskName, Topic: "plan", Body: answer})
-	if err != nil {
-		return err
-	}
-	r.log.entry(written, headline(answer))
-	doc.Plan, doc.Tasks = written.Path, []task{}
-	for i, f := range findingsOf(answer) {
-		if i < mostTasks {
-			doc.Tasks = append(doc.Tasks, task{finding: f, From: []team.Role{roleLead}, Paths: []string{written.Path}})
-		}
-	}
-	if len(doc.Tasks) == 0 { // the model kept to no form: what the specialists found still counts
-		doc.Tasks = append(doc.Tasks, next(reports)...)
-	}
-	doc.Account, err = r.account(lead, entries)
-	return err
-}
-
-// account is of what really stands in the lead's session: the signals, and what its tools
-// brought. With the bodies inline each signal would have its entry in it.
-func (r *liveRelay) account(ctx context.Context, entries map[team.Role]team.Entry) (account, error) {
-	var a account
-	messages, err := r.host.Messages(ctx, r.sessions[roleLead], 0)
-	if err != nil {
-		return a, err
-	}
-	for _, m := range messages {
-		for _, p := range m.Parts {
-			switch {
-			case p.Synthetic && strings.HasPrefix(p.Text, "<team_signal "):
-				a.Signals++
-				a.SignalTokens += team.EstimateTokens(p.Text)
-			case p.Tool != "":
-				a.ExcerptTokens += team.EstimateTokens(p.Output)
-			}
-		}
-	}
-	a.Inline = a.SignalTokens
-	for role, e := range entries {
-		text, err := r.board.ReadRef(ctx, e.Ref(), team.Range{})
-		if err != nil {
-			return a, fmt.Errorf("the entry of the %s, %s: %w", role, filepath.Base(e.Path), err)
-		}
-		a.Inline += team.EstimateTokens(text.Text)
-	}
-	a.Paths = a.SignalTokens + a.ExcerptTokens
-	if a.Inline > 0 {
-		a.SavedPercent = float64(1000*(a.Inline-a.Paths)/a.Inline) / 10
-	}
-	return a, nil
+		r.workspace, len(roles())-1, survey.HeadLines, survey.MostTasks)
 }

@@ -4,6 +4,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/teamchan/team/examples/relay/survey"
 )
 
 // The relay with real sessions is tested in opencode/livetest; here is what needs no server.
@@ -15,7 +17,7 @@ func TestHeadline(t *testing.T) {
 		"# Title\n":                  "Title",
 		"\n \n":                      "no summary",
 		"a\x1b[31m\tb":               "a[31m b",
-		strings.Repeat("long ", 100): cut(strings.Repeat("long ", 100), 160),
+		strings.Repeat("long ", 100): survey.Cut(strings.Repeat("long ", 100), 160),
 	} {
 		if got := headline(text); got != want {
 			t.Errorf("headline(%q) = %q, want %q", text, got, want)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/examples/relay/survey"
 )
 
 // A timeline is what happened, in the order in which it became known. Signals
@@ -75,90 +75,22 @@ func (l *timeline) relative(name string) string {
 	return filepath.ToSlash(rel)
 }
 
-// An account is what the lead's context held, in estimated tokens.
-type account struct {
-	Signals int `json:"signals"` // how many the lead received
-	Inline  int `json:"inline_tokens"`
-	Paths   int `json:"path_tokens"` // SignalTokens and ExcerptTokens
-	// What the lead really saw: the signals as they are put before a model, and
-	// the beginnings of the entries that it read for its plan.
-	SignalTokens  int     `json:"signal_tokens"`
-	ExcerptTokens int     `json:"excerpt_tokens"`
-	SavedPercent  float64 `json:"saved_percent"` // negative if paths cost more
-}
-
-// account compares what the lead saw with the same signals that carry the
-// bodies instead of references.
-func (r *relay) account(ctx context.Context, out outcome) (account, error) {
-	key := r.signals.Secret()
-	a := account{Signals: len(out.seen)}
-	for _, s := range out.seen {
-		a.SignalTokens += team.EstimateTokens(team.FormatSignal(key, s))
-		inline := s
-		inline.Refs = nil
-		for _, ref := range s.Refs {
-			if ref.Handle != "" { // a reply that was too long would be in there too
-				text, err := r.offload.Fetch(ctx, ref.Handle, team.FetchOptions{Budget: 1 << 20})
-				if err != nil {
-					return a, err
-				}
-				inline.Body += text.Text
-				continue
-			}
-			text, err := r.board.ReadRef(ctx, ref, team.Range{})
-			if err != nil {
-				return a, err
-			}
-			inline.Body += text.Text
-		}
-		a.Inline += team.EstimateTokens(team.FormatSignal(key, inline))
-	}
-	for _, text := range out.excerpts {
-		a.ExcerptTokens += team.EstimateTokens(text)
-	}
-	a.Paths = a.SignalTokens + a.ExcerptTokens
-	if a.Inline > 0 {
-		a.SavedPercent = float64(1000*(a.Inline-a.Paths)/a.Inline) / 10
-	}
-	return a, nil
-}
-
-// longReply returns what the lead saw of the reply that was too long, if one was: the
-// signal as it is put before a model.
-func (r *relay) longReply(out outcome) string {
-	for _, s := range out.seen {
-		for _, ref := range s.Refs {
-			if ref.Handle != "" {
-				return team.FormatSignal(r.signals.Secret(), s)
-			}
-		}
-	}
-	return ""
-}
-
 // A document is what -json prints.
 type document struct {
-	Workspace string    `json:"workspace"`
-	Board     string    `json:"board"`   // folder
-	Session   string    `json:"session"` // folder in it
-	Started   time.Time `json:"started"`
-	Resumed   bool      `json:"resumed"` // an earlier start was stopped in the middle; Events and ElapsedMS are since this one
-	ElapsedMS float64   `json:"elapsed_ms"`
-	Scan      scanFacts `json:"scan"`
-	Events    []event   `json:"events"`
-	Plan      string    `json:"plan"` // path
-	Tasks     []task    `json:"tasks"`
-	Endings   []ending  `json:"endings"` // how it is known that each specialist has settled
-	Account   account   `json:"account"`
-	LongReply string    `json:"long_reply,omitempty"` // a signal whose body was offloaded, as the lead saw it
-}
-
-type scanFacts struct {
-	Files    int      `json:"files"`
-	Folders  int      `json:"folders"`
-	Packages int      `json:"packages"`
-	Read     int64    `json:"bytes_read"`
-	Gaps     []string `json:"gaps"` // what was left out, and why
+	Workspace   string         `json:"workspace"`
+	Board       string         `json:"board"`   // folder
+	Session     string         `json:"session"` // folder in it
+	Started     time.Time      `json:"started"`
+	Resumed     bool           `json:"resumed"` // an earlier start was stopped in the middle; Events and ElapsedMS are since this one
+	ElapsedMS   float64        `json:"elapsed_ms"`
+	Scan        survey.Facts   `json:"scan"`
+	Events      []event        `json:"events"`
+	Plan        string         `json:"plan"` // path
+	Tasks       []survey.Task  `json:"tasks"`
+	Endings     []ending       `json:"endings"` // how it is known that each specialist has settled
+	Account     account        `json:"account"`
+	LeadSession team.SessionID `json:"lead_session,omitempty"` // on the server
+	LongReply   string         `json:"long_reply,omitempty"`   // a signal whose body was offloaded, as the lead saw it
 }
 
 func (d document) printJSON(w io.Writer) error {
@@ -205,17 +137,17 @@ var kindColour = map[string]string{
 }
 
 func (p *console) head(d document, took time.Duration) {
-	p.printf("           %s, %s read, %s; looked through in %s\n", orNo(d.Scan.Files, "file"), bytesText(d.Scan.Read),
-		orNo(d.Scan.Packages, "Go package"), round(took))
+	p.printf("           %s, %s read, %s; looked through in %s\n", survey.OrNo(d.Scan.Files, "file"), survey.Bytes(d.Scan.Read),
+		survey.OrNo(d.Scan.Packages, "Go package"), round(took))
 	p.printf("board      %s\n\n", shown(filepath.Join(d.Board, d.Session)))
 }
 
 // event prints a line or two: what a signal says or where an entry is; then,
 // for a handoff, what it points to.
 func (p *console) event(e event, relative func(string) string) {
-	what := cut(oneLine(e.Summary), 100)
+	what := survey.Cut(survey.OneLine(e.Summary), 100)
 	if e.Kind == "entry" || e.Kind == "found" {
-		what = fmt.Sprintf("%-32s  %8s  round %d", shown(relative(e.Path)), bytesText(e.Bytes), e.Round)
+		what = fmt.Sprintf("%-32s  %8s  round %d", shown(relative(e.Path)), survey.Bytes(e.Bytes), e.Round)
 	}
 	p.printf("%s  %-11s → %-11s  %s  %s\n", p.paint(dim, fmt.Sprintf("%7.3f s", e.ElapsedMS/1000)), e.From, e.To,
 		p.paint(kindColour[e.Kind], fmt.Sprintf("%-9s", e.Kind)), what)
@@ -232,10 +164,10 @@ func (p *console) tail(d document, relative func(string) string) {
 		return
 	}
 	p.printf("\n%s\n\n", p.paint(bold, "What to do next"))
-	levelColour := map[level]string{high: red, medium: yellow, low: dim}
+	levelColour := map[survey.Level]string{survey.High: red, survey.Medium: yellow, survey.Low: dim}
 	for i, t := range d.Tasks {
 		label := p.paint(levelColour[t.Level], fmt.Sprintf("%-6s", t.Level))
-		for j, line := range wrap(strings.ReplaceAll(t.Text, "`", "")+" ("+t.by()+")", 84) {
+		for j, line := range wrap(strings.ReplaceAll(t.Text, "`", "")+" ("+t.By()+")", 84) {
 			if j == 0 {
 				p.printf("  %d. %s  %s\n", i+1, label, line)
 			} else {
@@ -254,6 +186,9 @@ func (p *console) tail(d document, relative func(string) string) {
 	}
 	p.endings(d.Endings)
 	p.account(d.Account)
+	if d.LeadSession != "" {
+		p.printf("\n  The lead's session on the server: %s\n", shown(string(d.LeadSession)))
+	}
 }
 
 // gaps says the first few things that are missing; each entry has more.
@@ -273,7 +208,7 @@ func (p *console) gaps(list []string) {
 
 func (p *console) account(a account) {
 	p.printf("\n%s\n\n", p.paint(bold, "What it cost the lead, in estimated tokens"))
-	p.printf("  %7d  with the bodies inline in %s\n", a.Inline, plural(a.Signals, "signal"))
+	p.printf("  %7d  with the bodies inline in %s\n", a.Inline, survey.Plural(a.Signals, "signal"))
 	p.printf("  %7d  with paths: %d for the signals, %d for the findings it read from the board\n", a.Paths, a.SignalTokens, a.ExcerptTokens)
 	switch {
 	case a.SavedPercent >= 0:
@@ -286,7 +221,7 @@ func (p *console) account(a account) {
 // shown is a path for a terminal: as it is, unless it holds something that a
 // terminal would obey.
 func shown(path string) string {
-	if oneLine(path) != path {
+	if survey.OneLine(path) != path {
 		return fmt.Sprintf("%q", path)
 	}
 	return path

@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/examples/relay/survey"
 )
 
 const (
@@ -30,25 +29,22 @@ type specialist struct {
 	role  team.Role
 	ask   string      // what the lead asks for, in one line
 	reads []team.Role // whose deliverables it needs
-	work  func(*tree, brief) deliverable
+	work  func(*survey.Tree, survey.Brief) survey.Deliverable
 	// A chatty specialist repeats its whole deliverable in its reply, as models do
 	// though they were asked not to.
 	chatty bool
 }
 
-// A brief is the deliverables that a specialist was pointed to.
-type brief map[team.Role]string
-
 // steps is the plan of the relay. The specialists of one step work at the same
 // time; the next step begins when all of them have settled.
 var steps = [][]specialist{
 	{
-		{roleArchitect, "map the packages and who imports whom", nil, architect, false},
-		{roleResearcher, "look round the code: papers, dependencies, notes to do", nil, researcher, true},
+		{roleArchitect, "map the packages and who imports whom", nil, survey.Architect, false},
+		{roleResearcher, "look round the code: papers, dependencies, notes to do", nil, survey.Researcher, true},
 	},
-	{{roleImplementer, "list what each package offers, and what has no comment", []team.Role{roleArchitect}, implementer, false}},
-	{{roleReviewer, "find what is hard to change safely", []team.Role{roleArchitect, roleImplementer}, reviewer, false}},
-	{{roleTester, "find what no test names, the heavy functions first", []team.Role{roleArchitect, roleReviewer}, tester, false}},
+	{{roleImplementer, "list what each package offers, and what has no comment", []team.Role{roleArchitect}, survey.Implementer, false}},
+	{{roleReviewer, "find what is hard to change safely", []team.Role{roleArchitect, roleImplementer}, survey.Reviewer, false}},
+	{{roleTester, "find what no test names, the heavy functions first", []team.Role{roleArchitect, roleReviewer}, survey.Tester, false}},
 }
 
 // A relay is one run: a board for what is long, a signal channel for what is
@@ -66,7 +62,7 @@ type relay struct {
 	offload *team.Offload // the signals spill into it
 	session string        // of this run on the board; see team.NewSessionKey
 	journal *journal
-	tree    *tree
+	tree    *survey.Tree
 	log     *timeline
 
 	patience time.Duration // how long the lead waits for an answer
@@ -76,7 +72,7 @@ type relay struct {
 // that runs real agents sets this where a tool call comes in: no agent can
 // write in the name of another one.
 func (r *relay) as(ctx context.Context, role team.Role) context.Context {
-	return team.WithCaller(ctx, team.Caller{Session: sessionOf(r.session, role), Role: role})
+	return team.WithCaller(ctx, team.Caller{Session: r.journal.sessionOf(role), Role: role})
 }
 
 // sessionOf names an agent's session. Each run has its own, so that the inboxes
@@ -125,7 +121,7 @@ func (r *relay) serve(ctx context.Context, s specialist) {
 	if errors.Is(err, errTaken) {
 		return // another process has the run, and gets the handoff
 	} else if err != nil {
-		answer = team.Signal{Kind: team.KindUnsettled, Summary: cut(oneLine(err.Error()), 160)}
+		answer = team.Signal{Kind: team.KindUnsettled, Summary: survey.Cut(survey.OneLine(err.Error()), 160)}
 	}
 	answer.ReplyTo = handoff.ID
 	_, err = r.signals.Send(ctx, string(handoff.From.Session), answer)
@@ -167,121 +163,29 @@ func (r *relay) deliver(ctx context.Context, s specialist, refs []team.Ref) (tea
 
 // carryOut is the work itself.
 func (r *relay) carryOut(ctx context.Context, s specialist, refs []team.Ref) (team.Entry, string, error) {
-	in := brief{}
+	in := survey.Brief{}
 	for _, ref := range refs {
 		text, err := r.board.ReadRef(ctx, ref, team.Range{})
 		if err != nil {
 			return team.Entry{}, "", err
 		}
-		in[text.Entry.Role] = text.Text
+		in[string(text.Entry.Role)] = text.Text
 	}
 	work := s.work(r.tree, in)
 	entry, err := r.write(ctx, work)
-	return entry, work.summary, err
+	return entry, work.Summary, err
 }
 
 // write puts a deliverable on the board. Who wrote it is in ctx.
-func (r *relay) write(ctx context.Context, d deliverable) (team.Entry, error) {
+func (r *relay) write(ctx context.Context, d survey.Deliverable) (team.Entry, error) {
 	if err := r.journal.renew(ctx); err != nil {
 		return team.Entry{}, err // the run may be somebody else's by now
 	}
 	entry, err := r.board.Write(ctx, team.Draft{
-		Session: r.session, Task: taskName, Topic: d.topic, Body: d.markdown(r.tree),
+		Session: r.session, Task: taskName, Topic: d.Topic, Body: d.Markdown(r.tree),
 	})
 	if err == nil {
-		r.log.entry(entry, d.summary)
+		r.log.entry(entry, d.Summary)
 	}
 	return entry, err
-}
-
-// An outcome is what the lead has at the end.
-type outcome struct {
-	tasks    []task
-	plan     team.Entry
-	seen     []team.Signal // what it received
-	excerpts []string      // what it read from the board
-	endings  []ending
-}
-
-// lead hands over from step to step, then writes the plan. It never has the
-// bodies in its context: it reads the beginnings, where the findings are.
-func (r *relay) lead(ctx context.Context) (out outcome, err error) {
-	done := r.journal.settled()
-	join, err := r.openJoin(ctx, done)
-	if err != nil {
-		return out, err
-	}
-	for _, step := range steps {
-		var open []team.SessionID
-		for _, s := range step {
-			if _, ok := done[s.role]; ok {
-				continue
-			}
-			open = append(open, sessionOf(r.session, s.role))
-			handoff := team.Signal{Kind: team.KindHandoff, Summary: s.ask, Key: "handoff"}
-			for _, role := range s.reads {
-				handoff.Refs = append(handoff.Refs, done[role].Refs[0]) // the entry
-			}
-			if _, err := r.signals.Send(ctx, string(s.role), handoff); err != nil {
-				return out, err
-			}
-			if err := r.register(ctx, join, s.role); err != nil {
-				return out, err
-			}
-		}
-		if len(open) == 0 {
-			continue
-		}
-		if err := r.wait(ctx, join, open, done); err != nil {
-			return out, err
-		}
-	}
-	if out.endings, err = endings(ctx, join); err != nil {
-		return out, err
-	}
-
-	var reports []report
-	for _, s := range slices.Concat(steps...) {
-		answer := done[s.role]
-		head, err := r.board.ReadRef(ctx, answer.Refs[0], team.Range{Lines: headLines})
-		if err != nil {
-			return out, err
-		}
-		out.seen = append(out.seen, answer)
-		out.excerpts = append(out.excerpts, head.Text)
-		reports = append(reports, report{s.role, answer.Summary, answer.Refs[0].Path, findingsOf(head.Text)})
-	}
-	out.tasks = next(reports)
-	if out.plan, _, err = r.written(ctx); err == nil && out.plan.Path == "" {
-		out.plan, err = r.write(ctx, plan(reports, out.tasks, r.log.relative))
-	}
-	return out, err
-}
-
-var errUnsettled = errors.New("did not settle")
-
-// await takes the next answer from the lead's inbox, and into the journal.
-func (r *relay) await(ctx context.Context) (team.Signal, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, r.patience, fmt.Errorf("no answer within %s", r.patience))
-	defer stop()
-	got, err := r.signals.Receive(ctx, nil)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx) // it says why, in our words
-		}
-		return team.Signal{}, err
-	}
-	answer := got[0].Signal
-	r.log.signal(answer)
-	if answer.Kind != team.KindSettled || len(answer.Refs) == 0 {
-		return answer, fmt.Errorf("the %s %w: %s", answer.From.Role, errUnsettled, answer.Summary)
-	}
-	if err := r.journal.settle(ctx, answer); err != nil {
-		return answer, err
-	}
-	err = r.signals.Ack(ctx, got...)
-	if errors.Is(err, team.ErrConflict) {
-		err = nil // its lease has ended: it comes again, and is known then
-	}
-	return answer, err
 }

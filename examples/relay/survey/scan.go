@@ -1,4 +1,4 @@
-package main
+package survey
 
 import (
 	"bytes"
@@ -27,9 +27,9 @@ type limits struct {
 
 var defaultLimits = limits{entries: 50_000, bytes: 128 << 20, file: 2 << 20}
 
-// A tree is what the specialists work on: the facts of every file in the
+// A Tree is what the specialists work on: the facts of every file in the
 // workspace. The texts themselves are not kept.
-type tree struct {
+type Tree struct {
 	Files    []*file // by path
 	Folders  int
 	Packages []*pkg // by folder
@@ -44,6 +44,20 @@ type tree struct {
 	Stopped  string    // why the walk ended early; empty if it did not
 	Read     int64     // bytes read
 	Limits   limits
+}
+
+// Facts are the numbers of a tree.
+type Facts struct {
+	Files    int      `json:"files"`
+	Folders  int      `json:"folders"`
+	Packages int      `json:"packages"`
+	Read     int64    `json:"bytes_read"`
+	Gaps     []string `json:"gaps"` // what was left out, and why
+}
+
+// Facts returns the numbers of t.
+func (t *Tree) Facts() Facts {
+	return Facts{Files: len(t.Files), Folders: t.Folders + 1, Packages: len(t.Packages), Read: t.Read, Gaps: append([]string{}, t.gaps()...)}
 }
 
 // A file is one regular file. Paths are relative to the root, with slashes.
@@ -81,14 +95,14 @@ var notEntered = map[string]bool{
 	"opencode-team": true, "opencode-team-state": true, // a board outside git: our own output
 }
 
-// openTree scans a folder of the disk.
-func openTree(ctx context.Context, dir string, lim limits) (*tree, error) {
+// Open scans a folder of the disk.
+func Open(ctx context.Context, dir string) (*Tree, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close() // a root, so that nothing outside is read even if a folder becomes a link meanwhile
-	return scanTree(ctx, root.FS(), outerModule(dir), lim)
+	return scanTree(ctx, root.FS(), outerModule(dir), defaultLimits)
 }
 
 // outerModule is the module that dir lies in, if its go.mod is further up.
@@ -112,8 +126,8 @@ func outerModule(dir string) *module {
 // scanTree walks fsys. It follows no symbolic link and opens regular files
 // only. Nothing it finds is an error: what it cannot read becomes a problem.
 // The one error is that of ctx, or of a root that cannot be read at all.
-func scanTree(ctx context.Context, fsys fs.FS, outer *module, lim limits) (*tree, error) {
-	t := &tree{Limits: lim}
+func scanTree(ctx context.Context, fsys fs.FS, outer *module, lim limits) (*Tree, error) {
+	t := &Tree{Limits: lim}
 	seen := 0
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -164,7 +178,7 @@ func scanTree(ctx context.Context, fsys fs.FS, outer *module, lim limits) (*tree
 	return t, nil
 }
 
-func (t *tree) problem(name string, err error) {
+func (t *Tree) problem(name string, err error) {
 	// A PathError repeats the path, which is said already.
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pe.Err
@@ -176,7 +190,7 @@ func (t *tree) problem(name string, err error) {
 }
 
 // add takes one regular file into the tree.
-func (t *tree) add(fsys fs.FS, name string, d fs.DirEntry) {
+func (t *Tree) add(fsys fs.FS, name string, d fs.DirEntry) {
 	info, err := d.Info()
 	if err != nil {
 		t.problem(name, err)

@@ -1,4 +1,4 @@
-package main
+package survey
 
 import (
 	"cmp"
@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// researcher looks round the code: what is promised (README, licence, docs),
+// Researcher looks round the code: what is promised (README, licence, docs),
 // what it stands on (dependencies), what is left to do (TODO and its like),
 // and what kinds of files there are.
-func researcher(t *tree, _ brief) deliverable {
-	d := deliverable{topic: "state", title: "State of the project around the code"}
+func Researcher(t *Tree, _ Brief) Deliverable {
+	d := Deliverable{Topic: "state", title: "State of the project around the code"}
 	has := d.papers(t)
 	deps := d.dependencies(t)
 	todo := d.leftToDo(t)
@@ -22,31 +22,31 @@ func researcher(t *tree, _ brief) deliverable {
 	if has["licence"] {
 		licence = "a licence"
 	}
-	d.summary = fmt.Sprintf("%s, %s; %s, %s to do", plural(len(t.Files), "file"), licence, deps, orNo(todo, "note"))
+	d.Summary = fmt.Sprintf("%s, %s; %s, %s to do", Plural(len(t.Files), "file"), licence, deps, OrNo(todo, "note"))
 	if len(t.Files) == 0 {
-		d.summary = "The workspace has no files"
+		d.Summary = "The workspace has no files"
 	}
 	return d
 }
 
 // papers looks for the files that a project is expected to have.
-func (d *deliverable) papers(t *tree) (has map[string]bool) {
+func (d *Deliverable) papers(t *Tree) (has map[string]bool) {
 	rows, has := papersOf(t)
 	code := len(t.codeFiles())
 	switch {
 	case len(t.Files) == 0:
-		d.find(medium, "The workspace is empty: begin with a README that says what it is to become.")
+		d.find(Medium, "The workspace is empty: begin with a README that says what it is to become.")
 	case !has["README"]:
-		d.find(high, "There is no README: a newcomer does not learn what this is.")
+		d.find(High, "There is no README: a newcomer does not learn what this is.")
 	}
 	if !has["licence"] && code > 0 {
-		d.find(high, "There is no licence file: nobody else may use this.")
+		d.find(High, "There is no licence file: nobody else may use this.")
 	}
 	if !has["CI"] && code > 0 {
-		d.find(low, "Nothing here runs the tests by itself: no CI configuration was found.")
+		d.find(Low, "Nothing here runs the tests by itself: no CI configuration was found.")
 	}
 	if !has["changelog"] && code > 20 {
-		d.find(low, "There is no changelog.")
+		d.find(Low, "There is no changelog.")
 	}
 	d.page.section("Papers")
 	d.page.table("what | found", rows, len(rows))
@@ -54,7 +54,7 @@ func (d *deliverable) papers(t *tree) (has map[string]bool) {
 }
 
 // dependencies says what the modules need, and in one phrase how much.
-func (d *deliverable) dependencies(t *tree) string {
+func (d *Deliverable) dependencies(t *Tree) string {
 	d.page.section("Dependencies")
 	if len(t.Modules) == 0 {
 		d.page.line("No go.mod.")
@@ -69,8 +69,8 @@ func (d *deliverable) dependencies(t *tree) string {
 	for i, m := range t.Modules {
 		direct += len(m.Direct)
 		if len(m.Replaced) > 0 {
-			d.find(medium, "%s replaces %s: that does not hold for whoever imports it.",
-				code(path.Join(m.Dir, "go.mod")), plural(len(m.Replaced), "module"))
+			d.find(Medium, "%s replaces %s: that does not hold for whoever imports it.",
+				code(path.Join(m.Dir, "go.mod")), Plural(len(m.Replaced), "module"))
 		}
 		if i > 0 {
 			d.page.line("")
@@ -78,23 +78,23 @@ func (d *deliverable) dependencies(t *tree) string {
 		d.page.line("### %s", code(cmp.Or(m.Path, "(no name)")))
 		d.page.line("")
 		d.page.line("In %s, Go %s, %s, %s.", code(folder(m.Dir)), cmp.Or(m.Go, "not said"),
-			orNo(len(m.Direct), "direct dependency", "direct dependencies"), orNo(len(m.Indirect), "indirect one"))
+			OrNo(len(m.Direct), "direct dependency", "direct dependencies"), OrNo(len(m.Indirect), "indirect one"))
 		if len(m.Direct) == 0 {
 			continue
 		}
 		var rows [][]string
 		for _, dep := range m.Direct {
 			name, version, _ := strings.Cut(dep, " ")
-			rows = append(rows, []string{code(name), code(version), plural(t.usersOf(name), "package")})
+			rows = append(rows, []string{code(name), code(version), Plural(t.usersOf(name), "package")})
 		}
 		d.page.line("")
 		d.page.table("module | version | imported by", rows, 60)
 	}
-	return orNo(direct, "direct dependency", "direct dependencies")
+	return OrNo(direct, "direct dependency", "direct dependencies")
 }
 
 // leftToDo lists the markers and returns how many there are.
-func (d *deliverable) leftToDo(t *tree) int {
+func (d *Deliverable) leftToDo(t *Tree) int {
 	var rows [][]string
 	count, first := map[bool]int{}, map[bool]string{} // by: is it a plain TODO?
 	for _, f := range t.Files {
@@ -108,10 +108,10 @@ func (d *deliverable) leftToDo(t *tree) int {
 		}
 	}
 	if n := count[false]; n > 0 {
-		d.find(medium, "%s in the comments, first %s.", plural(n, "FIXME, XXX or HACK", "FIXME, XXX and HACK notes"), first[false])
+		d.find(Medium, "%s in the comments, first %s.", Plural(n, "FIXME, XXX or HACK", "FIXME, XXX and HACK notes"), first[false])
 	}
 	if n := count[true]; n > 0 {
-		d.find(low, "%s in the comments, first %s.", plural(n, "TODO"), first[true])
+		d.find(Low, "%s in the comments, first %s.", Plural(n, "TODO"), first[true])
 	}
 	d.page.section("TODO, FIXME, XXX and HACK in comments")
 	d.page.table("word | at | text", rows, 150)
@@ -119,10 +119,10 @@ func (d *deliverable) leftToDo(t *tree) int {
 }
 
 // kinds is what the files are.
-func (d *deliverable) kinds(t *tree) {
+func (d *Deliverable) kinds(t *Tree) {
 	var rows [][]string
 	for _, s := range shares(t.Files, func(f *file) string { return f.Lang }) {
-		rows = append(rows, []string{code(s.Name), itoa(s.Files), itoa(s.Lines), bytesText(s.Size)})
+		rows = append(rows, []string{code(s.Name), itoa(s.Files), itoa(s.Lines), Bytes(s.Size)})
 	}
 	d.page.section("Languages and file types")
 	d.page.table("language or type | files | lines | size", rows, 40)
@@ -137,14 +137,14 @@ func (d *deliverable) kinds(t *tree) {
 		case f.Binary:
 			kind = "binary"
 		}
-		rows = append(rows, []string{code(f.Path), bytesText(f.Size), kind})
+		rows = append(rows, []string{code(f.Path), Bytes(f.Size), kind})
 	}
 	d.page.section("Largest files")
 	d.page.table("file | size | content", rows, len(rows))
 }
 
 // papersOf names the papers in the order in which a table shows them.
-func papersOf(t *tree) (rows [][]string, has map[string]bool) {
+func papersOf(t *Tree) (rows [][]string, has map[string]bool) {
 	found := map[string]string{}
 	docs := 0
 	for _, f := range t.Files {
@@ -152,7 +152,7 @@ func papersOf(t *tree) (rows [][]string, has map[string]bool) {
 			docs++
 		}
 		if what := paper(f.Path); what != "" && found[what] == "" {
-			found[what] = fmt.Sprintf("%s, %s", code(f.Path), plural(f.Lines, "line"))
+			found[what] = fmt.Sprintf("%s, %s", code(f.Path), Plural(f.Lines, "line"))
 		}
 	}
 	has = map[string]bool{}
@@ -160,7 +160,7 @@ func papersOf(t *tree) (rows [][]string, has map[string]bool) {
 		has[what] = found[what] != ""
 		rows = append(rows, []string{what, cmp.Or(found[what], "–")})
 	}
-	return append(rows, []string{"documents", plural(docs, "file")}), has
+	return append(rows, []string{"documents", Plural(docs, "file")}), has
 }
 
 // paper says which paper a file is, by its name.
@@ -183,7 +183,7 @@ func paper(name string) string {
 }
 
 // usersOf is how many packages import something of a module.
-func (t *tree) usersOf(mod string) (n int) {
+func (t *Tree) usersOf(mod string) (n int) {
 	uses := func(f *file) bool {
 		return slices.ContainsFunc(f.Go.imports, func(imp string) bool {
 			return imp == mod || strings.HasPrefix(imp, mod+"/")

@@ -1,4 +1,4 @@
-package main
+package survey
 
 import (
 	"cmp"
@@ -18,19 +18,19 @@ const (
 	manyLines    = 80
 )
 
-// reviewer looks for the functions that are hardest to change safely: long,
+// Reviewer looks for the functions that are hardest to change safely: long,
 // with many branches, in packages that many others import (the architect's
 // map), without a comment (the implementer's list). In other languages it
 // looks at what can be seen without a parser.
-func reviewer(t *tree, in brief) deliverable {
-	d := deliverable{topic: "review", title: "What is hard to change safely"}
+func Reviewer(t *Tree, in Brief) Deliverable {
+	d := Deliverable{Topic: "review", title: "What is hard to change safely"}
 	twins, wide := duplicates(t), wideFiles(t)
 	if funcs := t.funcs(); len(funcs) > 0 {
 		d.watch(t, funcs, in)
 		d.spread(funcs)
 	} else {
-		d.summary = fmt.Sprintf("No Go functions; %s with long lines, %s",
-			orNo(len(wide), "source file"), orNo(len(twins), "copied file"))
+		d.Summary = fmt.Sprintf("No Go functions; %s with long lines, %s",
+			OrNo(len(wide), "source file"), OrNo(len(twins), "copied file"))
 	}
 	d.wide(wide)
 	d.twins(twins)
@@ -38,10 +38,10 @@ func reviewer(t *tree, in brief) deliverable {
 }
 
 // watch ranks the functions, with what colleagues found out about them.
-func (d *deliverable) watch(t *tree, funcs []fn, in brief) {
-	importers := importersIn(in[roleArchitect])
+func (d *Deliverable) watch(t *Tree, funcs []fn, in Brief) {
+	importers := importersIn(in["architect"])
 	bare := map[string]bool{} // "file:line" of exported names without a comment
-	for _, row := range tableOf(in[roleImplementer], gapTable) {
+	for _, row := range tableOf(in["implementer"], gapTable) {
 		if len(row) > 2 {
 			bare[row[2]] = true
 		}
@@ -64,12 +64,12 @@ func (d *deliverable) watch(t *tree, funcs []fn, in brief) {
 			branchy++
 		}
 		if (f.Lines > manyLines || f.Branches > manyBranches) && len(d.findings) < 3 {
-			l := medium
+			l := Medium
 			if f.Branches > 2*manyBranches {
-				l = high
+				l = High
 			}
 			d.find(l, "%s (%s) has %s in %s, nested %d deep.", code(f.Name), code(f.at()),
-				plural(f.Branches, "branch", "branches"), plural(f.Lines, "line"), f.Depth)
+				Plural(f.Branches, "branch", "branches"), Plural(f.Lines, "line"), f.Depth)
 		}
 		comment := "–"
 		switch {
@@ -81,8 +81,8 @@ func (d *deliverable) watch(t *tree, funcs []fn, in brief) {
 		rows = append(rows, []string{code(f.Name), code(f.at()), itoa(f.Lines), itoa(f.Branches), itoa(f.Depth),
 			itoa(used(f)), comment, itoa(weight(f))})
 	}
-	d.summary = fmt.Sprintf("%s: %d over %d branches, %d over %d lines; heaviest %s",
-		plural(len(funcs), "function"), branchy, manyBranches, long, manyLines, plain(funcs[0].Name))
+	d.Summary = fmt.Sprintf("%s: %d over %d branches, %d over %d lines; heaviest %s",
+		Plural(len(funcs), "function"), branchy, manyBranches, long, manyLines, plain(funcs[0].Name))
 	d.page.section(watchTable)
 	d.page.table("function | at | lines | branches | depth | imported by | comment | weight", rows, 40)
 	d.page.line("")
@@ -91,10 +91,10 @@ func (d *deliverable) watch(t *tree, funcs []fn, in brief) {
 		"A weight is where to look first, not a judgement.")
 }
 
-func (d *deliverable) wide(files []*file) {
+func (d *Deliverable) wide(files []*file) {
 	if len(files) > 0 {
-		d.find(low, "%s lines longer than 200 bytes, up to %d in %s.",
-			plural(len(files), "source file has", "source files have"), files[0].Longest, code(files[0].Path))
+		d.find(Low, "%s lines longer than 200 bytes, up to %d in %s.",
+			Plural(len(files), "source file has", "source files have"), files[0].Longest, code(files[0].Path))
 	}
 	var rows [][]string
 	for _, f := range files {
@@ -104,10 +104,10 @@ func (d *deliverable) wide(files []*file) {
 	d.page.table("file | language | lines | longest line, bytes", rows, 20)
 }
 
-func (d *deliverable) twins(pairs [][2]string) {
+func (d *Deliverable) twins(pairs [][2]string) {
 	if len(pairs) > 0 {
-		d.find(low, "%s the same content as another one, first %s, like %s.",
-			plural(len(pairs), "file has", "files have"), code(pairs[0][0]), code(pairs[0][1]))
+		d.find(Low, "%s the same content as another one, first %s, like %s.",
+			Plural(len(pairs), "file has", "files have"), code(pairs[0][0]), code(pairs[0][1]))
 	}
 	var rows [][]string
 	for _, pair := range pairs {
@@ -119,7 +119,7 @@ func (d *deliverable) twins(pairs [][2]string) {
 
 // spread shows how the functions are distributed, so that one long function
 // is seen in proportion.
-func (d *deliverable) spread(funcs []fn) {
+func (d *Deliverable) spread(funcs []fn) {
 	bounds := []int{10, 20, 40, 80, 160}
 	counts := make([]int, len(bounds)+1)
 	for _, f := range funcs {
@@ -138,7 +138,7 @@ func (d *deliverable) spread(funcs []fn) {
 	d.page.table("lines | functions | share", rows, len(rows))
 }
 
-func wideFiles(t *tree) []*file {
+func wideFiles(t *Tree) []*file {
 	var list []*file
 	for _, f := range t.codeFiles() {
 		if f.Longest > 200 && (f.Go == nil || !f.Go.generated) {
@@ -151,7 +151,7 @@ func wideFiles(t *tree) []*file {
 
 // duplicates are pairs of files with the same text; very short ones
 // are alike by nature.
-func duplicates(t *tree) [][2]string {
+func duplicates(t *Tree) [][2]string {
 	first := map[[sha256.Size]byte]string{}
 	var pairs [][2]string
 	for _, f := range t.Files {

@@ -1,65 +1,68 @@
-package main
+package survey
 
 import (
 	"cmp"
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 )
 
-// A deliverable is what a specialist makes: one Markdown file. Its findings
+// A Brief is the deliverables of colleagues, by role, that a specialist was pointed to.
+type Brief map[string]string
+
+// A Deliverable is what a specialist makes: one Markdown file. Its findings
 // come first, so that whoever has little time (or context) reads the beginning
 // and knows what matters.
-type deliverable struct {
-	topic    string // part of the file's name
+type Deliverable struct {
+	Topic    string // part of the file's name
+	Summary  string // one line; it travels in the signal
 	title    string
-	summary  string // one line; it travels in the signal
-	findings []finding
+	findings []Finding
 	page     page // the evidence
 }
 
-// A finding is one thing that somebody should know, or do.
-type finding struct {
-	Level level  `json:"level"`
+// A Finding is one thing that somebody should know, or do.
+type Finding struct {
+	Level Level  `json:"level"`
 	Text  string `json:"text"` // Markdown, one line
 }
 
-type level string
+// A Level is how much a finding matters.
+type Level string
 
+// The levels.
 const (
-	high   level = "high"
-	medium level = "medium"
-	low    level = "low"
+	High   Level = "high"
+	Medium Level = "medium"
+	Low    Level = "low"
 )
 
-var rank = map[level]int{high: 0, medium: 1, low: 2}
+var rank = map[Level]int{High: 0, Medium: 1, Low: 2}
 
-// mostFindings is how many findings a deliverable begins with, and headLines
+// MostFindings is how many findings a deliverable begins with, and HeadLines
 // how many lines of it hold them all.
 const (
-	mostFindings = 6
-	headLines    = 14
+	MostFindings = 6
+	HeadLines    = 14
 )
 
-func (d *deliverable) find(l level, format string, args ...any) {
-	d.findings = append(d.findings, finding{l, oneLine(fmt.Sprintf(format, args...))})
+func (d *Deliverable) find(l Level, format string, args ...any) {
+	d.findings = append(d.findings, Finding{l, OneLine(fmt.Sprintf(format, args...))})
 }
 
-// markdown is the text of the file.
-func (d *deliverable) markdown(t *tree) string {
-	slices.SortStableFunc(d.findings, func(a, b finding) int { return cmp.Compare(rank[a.Level], rank[b.Level]) })
+// Markdown is the text of the file: the findings first, then the evidence, and what of t was looked at.
+func (d Deliverable) Markdown(t *Tree) string {
+	slices.SortStableFunc(d.findings, func(a, b Finding) int { return cmp.Compare(rank[a.Level], rank[b.Level]) })
 	var p page
 	p.line("# %s", d.title)
 	p.line("")
-	p.line("%s", d.summary)
+	p.line("%s", d.Summary)
 	p.line("")
 	p.line("## Findings")
 	p.line("")
 	for i, f := range d.findings {
-		if i == mostFindings {
+		if i == MostFindings {
 			break
 		}
 		p.line("- **%s** %s", f.Level, f.Text)
@@ -76,20 +79,21 @@ func (d *deliverable) markdown(t *tree) string {
 	return p.String()
 }
 
-// summaryOf and findingsOf read back what markdown wrote.
-func summaryOf(text string) string {
+// SummaryOf is the summary of a deliverable, from its text.
+func SummaryOf(text string) string {
 	if lines := strings.SplitN(text, "\n", 4); len(lines) > 2 {
 		return lines[2]
 	}
 	return ""
 }
 
-func findingsOf(text string) []finding {
-	var found []finding
+// FindingsOf are the findings that a deliverable's text begins with.
+func FindingsOf(text string) []Finding {
+	var found []Finding
 	for line := range strings.Lines(text) {
 		for l := range rank {
 			if rest, ok := strings.CutPrefix(line, "- **"+string(l)+"** "); ok {
-				found = append(found, finding{l, strings.TrimSpace(rest)})
+				found = append(found, Finding{l, strings.TrimSpace(rest)})
 			}
 		}
 	}
@@ -97,13 +101,13 @@ func findingsOf(text string) []finding {
 }
 
 // account says in one sentence what a scan saw.
-func (t *tree) account() string {
+func (t *Tree) account() string {
 	var size int64
 	for _, f := range t.Files {
 		size += f.Size
 	}
 	s := fmt.Sprintf("%s in %s, %s; %s of them read.",
-		plural(len(t.Files), "file"), plural(t.Folders+1, "folder"), bytesText(size), bytesText(t.Read))
+		Plural(len(t.Files), "file"), Plural(t.Folders+1, "folder"), Bytes(size), Bytes(t.Read))
 	if n := len(t.Skipped); n > 0 {
 		s += fmt.Sprintf(" Not entered: %s.", codes(t.Skipped, 6))
 	}
@@ -111,7 +115,7 @@ func (t *tree) account() string {
 }
 
 // gaps says what is missing from the facts, and why.
-func (t *tree) gaps() []string {
+func (t *Tree) gaps() []string {
 	var gaps []string
 	add := func(n int, format string, args ...any) {
 		if n > 0 {
@@ -119,16 +123,16 @@ func (t *tree) gaps() []string {
 		}
 	}
 	add(len(t.Stopped), "Left out: %s.", t.Stopped)
-	add(t.Unread, "Left out: the text of %s, since %s were read already.", plural(t.Unread, "file"), bytesText(t.Read))
-	add(t.TooLarge, "Left out: the text of %s larger than %s.", plural(t.TooLarge, "file"), bytesText(t.Limits.file))
-	add(t.Links, "Not followed: %s.", plural(t.Links, "symbolic link"))
-	add(t.Special, "Not opened: %s.", plural(t.Special, "entry that is no regular file", "entries that are no regular files"))
+	add(t.Unread, "Left out: the text of %s, since %s were read already.", Plural(t.Unread, "file"), Bytes(t.Read))
+	add(t.TooLarge, "Left out: the text of %s larger than %s.", Plural(t.TooLarge, "file"), Bytes(t.Limits.file))
+	add(t.Links, "Not followed: %s.", Plural(t.Links, "symbolic link"))
+	add(t.Special, "Not opened: %s.", Plural(t.Special, "entry that is no regular file", "entries that are no regular files"))
 	for i, p := range t.Problems {
 		if i == 10 {
-			add(1, "… and %s more.", plural(len(t.Problems)-i, "problem"))
+			add(1, "… and %s more.", Plural(len(t.Problems)-i, "problem"))
 			break
 		}
-		add(1, "Could not use all of %s: %s.", code(p.Path), oneLine(p.Why))
+		add(1, "Could not use all of %s: %s.", code(p.Path), OneLine(p.Why))
 	}
 	return gaps
 }
@@ -196,116 +200,6 @@ func tableOf(text, heading string) [][]string {
 	return rows[2:] // behind the head and the dashes
 }
 
-// code shows a name from the workspace as Markdown code: on one line, without
-// anything that could end the code, the cell or the line, and not too long.
-func code(s string) string {
-	return "`" + plain(s) + "`"
-}
-
-func plain(s string) string {
-	bad := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
-	if strings.ContainsFunc(s, bad) {
-		s = strconv.Quote(s)
-	}
-	s = strings.NewReplacer("`", "'", "|", "¦").Replace(s)
-	if r := []rune(s); len(r) > 120 {
-		s = string(r[:50]) + "…" + string(r[len(r)-69:])
-	}
-	return s
-}
-
-func codes(names []string, most int) string {
-	var b strings.Builder
-	for i, name := range names {
-		if i == most {
-			fmt.Fprintf(&b, " and %d more", len(names)-most)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(code(name))
-	}
-	return b.String()
-}
-
-// folder shows a folder of the tree; "." says little to a reader.
-func folder(dir string) string {
-	if dir == "." {
-		return "(root)"
-	}
-	return dir
-}
-
-// oneLine folds all white space, and drops what a terminal would obey.
-func oneLine(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
-			return ' '
-		}
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return -1
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
-}
-
-// cut shortens s to most runes and shows that it did.
-func cut(s string, most int) string {
-	if r := []rune(s); len(r) > most {
-		return strings.TrimSpace(string(r[:most-1])) + "…"
-	}
-	return s
-}
-
-// plural is "1 file", "2 files". An irregular plural is given.
-func plural(n int, noun string, irregular ...string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case len(irregular) > 0:
-		return strconv.Itoa(n) + " " + irregular[0]
-	default:
-		return strconv.Itoa(n) + " " + noun + "s"
-	}
-}
-
-// orNo is plural, but "no file" for none.
-func orNo(n int, noun string, irregular ...string) string {
-	if n == 0 {
-		return "no " + noun
-	}
-	return plural(n, noun, irregular...)
-}
-
-func bytesText(n int64) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprintf("%d B", n)
-	case n < 1_000_000:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	case n < 1_000_000_000:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	default:
-		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-	}
-}
-
-func percent(part, whole int) string {
-	if whole == 0 {
-		return "–"
-	}
-	p := (part*100 + whole/2) / whole
-	if p == 100 && part < whole {
-		p = 99 // all is all
-	}
-	return fmt.Sprintf("%d %%", p)
-}
-
-// itoa is for table cells.
-func itoa(n int) string { return strconv.Itoa(n) }
-
 // A share is what a folder or a language has of the tree.
 type share struct {
 	Name         string
@@ -362,7 +256,7 @@ func topFolder(f *file) string {
 }
 
 // codeFiles are the files that are written in a programming language.
-func (t *tree) codeFiles() []*file {
+func (t *Tree) codeFiles() []*file {
 	var list []*file
 	for _, f := range t.Files {
 		if codeLangs[f.Lang] && f.Read && !f.Binary {
@@ -373,7 +267,7 @@ func (t *tree) codeFiles() []*file {
 }
 
 // funcs are all functions that somebody wrote by hand, without tests.
-func (t *tree) funcs() []fn {
+func (t *Tree) funcs() []fn {
 	var list []fn
 	for _, f := range t.Files {
 		if f.Go != nil && !f.Go.test && !f.Go.generated {

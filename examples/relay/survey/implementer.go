@@ -1,4 +1,4 @@
-package main
+package survey
 
 import (
 	"cmp"
@@ -29,17 +29,17 @@ type surface struct {
 	gaps []decl // those without a comment
 }
 
-// implementer lists what each package offers, and what of it has no comment.
+// Implementer lists what each package offers, and what of it has no comment.
 // A gap weighs more where more packages depend on it; the architect knows how
 // many do. Without Go code it lists what can be run and what configures it.
-func implementer(t *tree, in brief) deliverable {
-	d := deliverable{topic: "api", title: "What the code offers"}
+func Implementer(t *Tree, in Brief) Deliverable {
+	d := Deliverable{Topic: "api", title: "What the code offers"}
 	d.broken(t)
 	if len(t.Packages) == 0 {
 		d.runnable(t)
 		return d
 	}
-	list := surfaces(t, importersIn(in[roleArchitect]))
+	list := surfaces(t, importersIn(in["architect"]))
 	names, gaps, commands := 0, 0, 0
 	for _, s := range list {
 		names += len(s.api)
@@ -48,10 +48,10 @@ func implementer(t *tree, in brief) deliverable {
 			commands++
 		}
 	}
-	d.summary = fmt.Sprintf("%s in %s, %s documented; %s", plural(names, "exported name"),
-		plural(len(list)-commands, "package"), percent(names-gaps, names), orNo(commands, "command"))
+	d.Summary = fmt.Sprintf("%s in %s, %s documented; %s", Plural(names, "exported name"),
+		Plural(len(list)-commands, "package"), percent(names-gaps, names), OrNo(commands, "command"))
 	if names == 0 {
-		d.summary = fmt.Sprintf("No exported names; %s", orNo(commands, "command"))
+		d.Summary = fmt.Sprintf("No exported names; %s", OrNo(commands, "command"))
 	}
 	d.silence(list, names, gaps)
 	d.surfaces(list)
@@ -61,7 +61,7 @@ func implementer(t *tree, in brief) deliverable {
 }
 
 // broken finds files that no compiler would take.
-func (d *deliverable) broken(t *tree) {
+func (d *Deliverable) broken(t *Tree) {
 	var list []string
 	first := ""
 	for _, f := range t.Files {
@@ -71,13 +71,13 @@ func (d *deliverable) broken(t *tree) {
 		}
 	}
 	if len(list) > 0 {
-		d.find(high, "%s not parse: %s. In the first: %s.",
-			plural(len(list), "Go file does", "Go files do"), codes(list, 3), strings.TrimPrefix(first, "Go syntax, "))
+		d.find(High, "%s not parse: %s. In the first: %s.",
+			Plural(len(list), "Go file does", "Go files do"), codes(list, 3), strings.TrimPrefix(first, "Go syntax, "))
 	}
 }
 
 // surfaces has the packages that most others import first.
-func surfaces(t *tree, importers map[string]int) []surface {
+func surfaces(t *Tree, importers map[string]int) []surface {
 	var list []surface
 	for _, p := range t.Packages {
 		s := surface{pkg: p, used: importers[plain(folder(p.Dir))]}
@@ -99,18 +99,18 @@ func surfaces(t *tree, importers map[string]int) []surface {
 }
 
 // silence finds what nobody explains.
-func (d *deliverable) silence(list []surface, names, gaps int) {
+func (d *Deliverable) silence(list []surface, names, gaps int) {
 	if gaps > 0 {
-		l := low
+		l := Low
 		switch {
 		case gaps*2 > names:
-			l = high
+			l = High
 		case gaps*10 > names:
-			l = medium
+			l = Medium
 		}
 		worst := slices.MaxFunc(list, func(a, b surface) int { return cmp.Compare(len(a.gaps), len(b.gaps)) })
 		d.find(l, "%d of %s have no comment, %d of them in %s.",
-			gaps, plural(names, "exported name"), len(worst.gaps), code(folder(worst.Dir)))
+			gaps, Plural(names, "exported name"), len(worst.gaps), code(folder(worst.Dir)))
 	}
 	var silent []string
 	for _, s := range list {
@@ -119,11 +119,11 @@ func (d *deliverable) silence(list []surface, names, gaps int) {
 		}
 	}
 	if n := len(silent); n > 0 {
-		d.find(medium, "%s without a package comment: %s.", plural(n, "package"), codes(silent, 5))
+		d.find(Medium, "%s without a package comment: %s.", Plural(n, "package"), codes(silent, 5))
 	}
 }
 
-func (d *deliverable) surfaces(list []surface) {
+func (d *Deliverable) surfaces(list []surface) {
 	d.page.section("Surface")
 	d.page.line("The packages that most others import come first (from the architect's map).")
 	d.page.line("")
@@ -146,7 +146,7 @@ func (d *deliverable) surfaces(list []surface) {
 // gapTable is the implementer's table that the reviewer goes on from.
 const gapTable = "Names without a comment"
 
-func (d *deliverable) gaps(list []surface) {
+func (d *Deliverable) gaps(list []surface) {
 	d.page.section(gapTable)
 	var rows [][]string
 	for _, s := range list {
@@ -159,7 +159,7 @@ func (d *deliverable) gaps(list []surface) {
 	d.page.line("Methods that everybody knows (Error, String, Unwrap, …) need none.")
 }
 
-func (d *deliverable) signatures(list []surface) {
+func (d *Deliverable) signatures(list []surface) {
 	const most = 300
 	d.page.section("Signatures")
 	shown := 0
@@ -191,7 +191,7 @@ func (d *deliverable) signatures(list []surface) {
 }
 
 // runnable is the deliverable for a tree without Go.
-func (d *deliverable) runnable(t *tree) {
+func (d *Deliverable) runnable(t *Tree) {
 	var rows, sources [][]string
 	for _, f := range t.Files {
 		if what := startsSomething(f); what != "" {
@@ -205,16 +205,16 @@ func (d *deliverable) runnable(t *tree) {
 	}
 	switch {
 	case len(t.Files) == 0:
-		d.summary = "Nothing is implemented yet"
-		d.find(medium, "There is nothing to build or run yet.")
+		d.Summary = "Nothing is implemented yet"
+		d.find(Medium, "There is nothing to build or run yet.")
 	default:
-		d.summary = fmt.Sprintf("No Go packages; %s, %s that start or build something",
-			orNo(len(files), "source file"), orNo(len(rows), "file"))
+		d.Summary = fmt.Sprintf("No Go packages; %s, %s that start or build something",
+			OrNo(len(files), "source file"), OrNo(len(rows), "file"))
 		if len(files) > 0 && len(rows) == 0 {
-			d.find(medium, "%s, and nothing that says how to build or run them.", plural(len(files), "source file"))
+			d.find(Medium, "%s, and nothing that says how to build or run them.", Plural(len(files), "source file"))
 		}
 		if len(files) == 0 {
-			d.find(low, "No source code in a language that is known here: the tree holds documents or data.")
+			d.find(Low, "No source code in a language that is known here: the tree holds documents or data.")
 		}
 	}
 	d.page.section("What starts or builds something")

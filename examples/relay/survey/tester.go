@@ -1,4 +1,4 @@
-package main
+package survey
 
 import (
 	"cmp"
@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// tester looks for what no test ever names. It begins with the functions
+// Tester looks for what no test ever names. It begins with the functions
 // that the reviewer found heavy: those are the ones where a missing test
 // costs most.
-func tester(t *tree, in brief) deliverable {
-	d := deliverable{topic: "tests", title: "What no test names"}
+func Tester(t *Tree, in Brief) Deliverable {
+	d := Deliverable{Topic: "tests", title: "What no test names"}
 	if len(t.Packages) == 0 {
 		d.testFiles(t)
 		return d
 	}
 	named := t.namedInTests()
-	d.heavyUntested(in[roleReviewer], named)
-	unnamed := d.coverage(t, importersIn(in[roleArchitect]), named)
+	d.heavyUntested(in["reviewer"], named)
+	unnamed := d.coverage(t, importersIn(in["architect"]), named)
 	d.page.section("Exported functions named in no test")
 	var rows [][]string
 	for _, f := range unnamed {
@@ -33,7 +33,7 @@ func tester(t *tree, in brief) deliverable {
 const watchedTable = "Watched by the reviewer and named in no test"
 
 // heavyUntested is what the reviewer watches and no test names.
-func (d *deliverable) heavyUntested(review string, named func(dir, name string) bool) {
+func (d *Deliverable) heavyUntested(review string, named func(dir, name string) bool) {
 	var rows [][]string
 	for _, row := range tableOf(review, watchTable) {
 		if len(row) < 8 {
@@ -47,9 +47,9 @@ func (d *deliverable) heavyUntested(review string, named func(dir, name string) 
 		}
 		rows = append(rows, []string{code(name), code(at), row[2], row[3], row[7]})
 		if branches, _ := strconv.Atoi(row[3]); branches > manyBranches && len(d.findings) < 2 {
-			l := medium
+			l := Medium
 			if branches > 2*manyBranches {
-				l = high
+				l = High
 			}
 			d.find(l, "%s (%s) is named in no test.", code(name), code(at))
 		}
@@ -62,7 +62,7 @@ func (d *deliverable) heavyUntested(review string, named func(dir, name string) 
 
 // coverage goes through the packages and returns the exported functions that
 // no test names.
-func (d *deliverable) coverage(t *tree, importers map[string]int, named func(dir, name string) bool) (unnamed []fn) {
+func (d *Deliverable) coverage(t *Tree, importers map[string]int, named func(dir, name string) bool) (unnamed []fn) {
 	var rows [][]string
 	var bare []string // packages without a test
 	lines, testLines, exported := 0, 0, 0
@@ -94,24 +94,24 @@ func (d *deliverable) coverage(t *tree, importers map[string]int, named func(dir
 		rows = append(rows, []string{code(folder(p.Dir)), itoa(p.Lines), itoa(p.TestLines), percent(p.TestLines, p.Lines),
 			itoa(p.TestFiles), fmt.Sprintf("%d of %d", api-len(unnamed)+before, api), itoa(importers[plain(folder(p.Dir))])})
 	}
-	d.summary = fmt.Sprintf("%s for %d of code; ", plural(testLines, "test line"), lines)
+	d.Summary = fmt.Sprintf("%s for %d of code; ", Plural(testLines, "test line"), lines)
 	if exported == 0 {
-		d.summary += "no exported function"
+		d.Summary += "no exported function"
 	} else {
-		d.summary += fmt.Sprintf("%d of %s named in no test", len(unnamed), plural(exported, "exported function"))
+		d.Summary += fmt.Sprintf("%d of %s named in no test", len(unnamed), Plural(exported, "exported function"))
 	}
 	switch {
 	case testLines == 0:
-		d.find(high, "There is no Go test at all, for %s of code.", plural(lines, "line"))
+		d.find(High, "There is no Go test at all, for %s of code.", Plural(lines, "line"))
 	case len(bare) > 0:
-		d.find(medium, "%s without a test file: %s.", plural(len(bare), "package"), codes(bare, 5))
+		d.find(Medium, "%s without a test file: %s.", Plural(len(bare), "package"), codes(bare, 5))
 	}
 	if n := len(unnamed); n > 0 && testLines > 0 {
-		l := low
+		l := Low
 		if n*2 > exported {
-			l = medium
+			l = Medium
 		}
-		d.find(l, "%d of %s are named in no test.", n, plural(exported, "exported function"))
+		d.find(l, "%d of %s are named in no test.", n, Plural(exported, "exported function"))
 	}
 
 	d.page.section("Packages")
@@ -123,7 +123,7 @@ func (d *deliverable) coverage(t *tree, importers map[string]int, named func(dir
 		if k == "Fuzz" {
 			noun = "fuzz target"
 		}
-		counts = append(counts, orNo(kinds[k], noun))
+		counts = append(counts, OrNo(kinds[k], noun))
 	}
 	d.page.line("By kind: %s.", strings.Join(counts, ", "))
 	d.page.line("\"Named\" means that the name occurs in a test of the package, or of a package that imports it. " +
@@ -133,7 +133,7 @@ func (d *deliverable) coverage(t *tree, importers map[string]int, named func(dir
 
 // namedInTests answers whether a test that can reach a package names
 // something in it.
-func (t *tree) namedInTests() func(dir, name string) bool {
+func (t *Tree) namedInTests() func(dir, name string) bool {
 	reach := map[string][]map[string]bool{} // by folder
 	for _, p := range t.Packages {
 		for _, f := range p.Files {
@@ -171,7 +171,7 @@ func (r *ratio) add(f *file) {
 
 // testFiles is the deliverable for a tree without Go: which files are tests
 // by their name.
-func (d *deliverable) testFiles(t *tree) {
+func (d *Deliverable) testFiles(t *Tree) {
 	byLang := map[string]*ratio{}
 	var all ratio
 	for _, f := range t.codeFiles() {
@@ -184,13 +184,13 @@ func (d *deliverable) testFiles(t *tree) {
 		all.add(f)
 	}
 	if all.files+all.tests == 0 {
-		d.summary = "No source code, so nothing to test"
-		d.find(low, "There is no source code, so there is nothing that a test could check.")
+		d.Summary = "No source code, so nothing to test"
+		d.find(Low, "There is no source code, so there is nothing that a test could check.")
 	} else {
-		d.summary = fmt.Sprintf("No Go packages; %s for %s by their names",
-			orNo(all.tests, "test file"), plural(all.files, "source file"))
+		d.Summary = fmt.Sprintf("No Go packages; %s for %s by their names",
+			OrNo(all.tests, "test file"), Plural(all.files, "source file"))
 		if all.tests == 0 {
-			d.find(medium, "%s, and none of the tree's files is a test by its name.", plural(all.files, "source file"))
+			d.find(Medium, "%s, and none of the tree's files is a test by its name.", Plural(all.files, "source file"))
 		}
 	}
 	d.page.section("Tests by language")

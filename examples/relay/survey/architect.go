@@ -1,4 +1,4 @@
-package main
+package survey
 
 import (
 	"cmp"
@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// architect maps the packages and who imports whom. Without Go code it maps
+// Architect maps the packages and who imports whom. Without Go code it maps
 // the folders.
-func architect(t *tree, _ brief) deliverable {
-	d := deliverable{topic: "map", title: "Map of the workspace"}
+func Architect(t *Tree, _ Brief) Deliverable {
+	d := Deliverable{Topic: "map", title: "Map of the workspace"}
 	folders := shares(t.Files, topFolder)
 	if len(t.Packages) == 0 {
 		d.weighFolders(t, folders)
@@ -23,8 +23,8 @@ func architect(t *tree, _ brief) deliverable {
 		edges += len(p.Imports)
 		deepest = max(deepest, p.Layer)
 	}
-	d.summary = fmt.Sprintf("%s in %s, %s inside, %s", plural(len(t.Packages), "package"),
-		plural(deepest+1, "layer"), orNo(edges, "import"), orNo(len(cycles), "cycle"))
+	d.Summary = fmt.Sprintf("%s in %s, %s inside, %s", Plural(len(t.Packages), "package"),
+		Plural(deepest+1, "layer"), OrNo(edges, "import"), OrNo(len(cycles), "cycle"))
 	d.brokenStructure(t, cycles)
 	d.heavyPackages(t.Packages)
 
@@ -39,60 +39,60 @@ func architect(t *tree, _ brief) deliverable {
 }
 
 // weighFolders is what can be said of the structure without packages.
-func (d *deliverable) weighFolders(t *tree, folders []*share) {
+func (d *Deliverable) weighFolders(t *Tree, folders []*share) {
 	if len(t.Files) == 0 {
-		d.summary = "The workspace has no files"
+		d.Summary = "The workspace has no files"
 		return
 	}
-	d.summary = fmt.Sprintf("No Go packages; %s in %s", plural(len(t.Files), "file"), plural(len(folders), "folder"))
+	d.Summary = fmt.Sprintf("No Go packages; %s in %s", Plural(len(t.Files), "file"), Plural(len(folders), "folder"))
 	total := 0
 	for _, f := range t.Files {
 		total += f.Lines
 	}
 	if big := folders[0]; len(folders) > 2 && total > 500 && big.Lines*10 > 8*total {
-		d.find(low, "%s has %s of all lines: the other folders hardly count.", code(folder(big.Name)), percent(big.Lines, total))
+		d.find(Low, "%s has %s of all lines: the other folders hardly count.", code(folder(big.Name)), percent(big.Lines, total))
 	}
 }
 
 // brokenStructure finds what the go command would refuse.
-func (d *deliverable) brokenStructure(t *tree, cycles [][]string) {
+func (d *Deliverable) brokenStructure(t *Tree, cycles [][]string) {
 	if len(t.Modules) == 0 {
-		d.find(high, "There is no go.mod, so nobody can say which imports are inside.")
+		d.find(High, "There is no go.mod, so nobody can say which imports are inside.")
 	}
 	for _, c := range cycles {
-		d.find(high, "Import cycle: %s. Go refuses to build it.", codes(foldersOf(c), 8))
+		d.find(High, "Import cycle: %s. Go refuses to build it.", codes(foldersOf(c), 8))
 	}
 	for _, p := range t.Packages {
 		if len(p.Missing) > 0 {
-			d.find(high, "%s imports %s, which is not in the tree.", code(folder(p.Dir)), codes(p.Missing, 3))
+			d.find(High, "%s imports %s, which is not in the tree.", code(folder(p.Dir)), codes(p.Missing, 3))
 		}
 		if len(p.Others) > 0 {
-			d.find(medium, "%s holds several packages: %s and %s.", code(folder(p.Dir)), code(p.Name), codes(p.Others, 3))
+			d.find(Medium, "%s holds several packages: %s and %s.", code(folder(p.Dir)), code(p.Name), codes(p.Others, 3))
 		}
 	}
 }
 
 // heavyPackages finds the package with the most code, and those with the most
 // arrows to and from them.
-func (d *deliverable) heavyPackages(pkgs []*pkg) {
+func (d *Deliverable) heavyPackages(pkgs []*pkg) {
 	most := func(n func(*pkg) int) *pkg {
 		return slices.MaxFunc(pkgs, func(a, b *pkg) int { return cmp.Compare(n(a), n(b)) })
 	}
 	if p := most(func(p *pkg) int { return p.Lines }); p.Lines > 5000 {
-		d.find(medium, "%s has %d lines in %s: look for a part that can stand alone.",
-			code(folder(p.Dir)), p.Lines, plural(len(p.Files)-p.TestFiles, "file"))
+		d.find(Medium, "%s has %d lines in %s: look for a part that can stand alone.",
+			code(folder(p.Dir)), p.Lines, Plural(len(p.Files)-p.TestFiles, "file"))
 	}
 	if p := most(func(p *pkg) int { return len(p.ImportedBy) }); len(p.ImportedBy) > 2 {
-		d.find(low, "%s carries the most: %d of the %d other packages import it, so a change there reaches furthest.",
+		d.find(Low, "%s carries the most: %d of the %d other packages import it, so a change there reaches furthest.",
 			code(folder(p.Dir)), len(p.ImportedBy), len(pkgs)-1)
 	}
 	if p := most(func(p *pkg) int { return len(p.Imports) }); len(p.Imports) > 7 {
-		d.find(low, "%s imports %s of this tree, more than any other.", code(folder(p.Dir)), plural(len(p.Imports), "package"))
+		d.find(Low, "%s imports %s of this tree, more than any other.", code(folder(p.Dir)), Plural(len(p.Imports), "package"))
 	}
 }
 
 // packages writes the table that the others start from.
-func (d *deliverable) packages(pkgs []*pkg) {
+func (d *Deliverable) packages(pkgs []*pkg) {
 	pkgs = slices.SortedStableFunc(slices.Values(pkgs), func(a, b *pkg) int {
 		return cmp.Compare(len(b.ImportedBy), len(a.ImportedBy))
 	})
@@ -107,7 +107,7 @@ func (d *deliverable) packages(pkgs []*pkg) {
 	d.page.line("Files, lines and imports are without tests. Layer 0 imports nothing inside the tree, layer n only what is below it.")
 }
 
-func (d *deliverable) layerList(pkgs []*pkg, deepest int) {
+func (d *Deliverable) layerList(pkgs []*pkg, deepest int) {
 	d.page.section("Layers")
 	for layer := deepest; layer >= 0; layer-- {
 		var names []string
@@ -120,7 +120,7 @@ func (d *deliverable) layerList(pkgs []*pkg, deepest int) {
 	}
 }
 
-func (d *deliverable) importList(pkgs []*pkg) {
+func (d *Deliverable) importList(pkgs []*pkg) {
 	d.page.section("Who imports whom")
 	shown := 0
 	for _, p := range pkgs {
@@ -146,7 +146,7 @@ func (d *deliverable) importList(pkgs []*pkg) {
 }
 
 // drawing is the same as a picture, where the reader's program draws Mermaid.
-func (d *deliverable) drawing(pkgs []*pkg) {
+func (d *Deliverable) drawing(pkgs []*pkg) {
 	d.page.line("")
 	d.page.line("```mermaid")
 	d.page.line("graph TD")
@@ -165,7 +165,7 @@ func (d *deliverable) drawing(pkgs []*pkg) {
 	d.page.line("```")
 }
 
-func (d *deliverable) folders(list []*share) {
+func (d *Deliverable) folders(list []*share) {
 	d.page.section("Folders")
 	if len(list) == 0 {
 		d.page.line("None with files in them.")
@@ -173,7 +173,7 @@ func (d *deliverable) folders(list []*share) {
 	}
 	var rows [][]string
 	for _, s := range list {
-		rows = append(rows, []string{code(folder(s.Name)), itoa(s.Files), itoa(s.Lines), bytesText(s.Size), s.mainLang()})
+		rows = append(rows, []string{code(folder(s.Name)), itoa(s.Files), itoa(s.Lines), Bytes(s.Size), s.mainLang()})
 	}
 	d.page.table("folder, two levels | files | lines | size | mostly", rows, 60)
 }
