@@ -65,7 +65,7 @@ var importTable = map[string]row{
 
 	"examples/handoff": {code: []string{"", "fakehost", "sqlitestore"}},
 	"examples/relay": {
-		code: []string{"", "examples/relay/survey", "opencode", "sqlitestore"}, test: []string{"memstore"},
+		code: []string{"", "examples/relay/survey", "opencode", "sqlitestore"}, test: []string{"fakehost", "memstore"},
 	},
 	"examples/relay/survey": {},
 }

@@ -114,6 +114,10 @@ func (f *fragile) Delete(ctx context.Context, key string, prev team.Version) err
 	return err
 }
 
+func (f *fragile) Commit(ctx context.Context, appends []team.Batch, changes []team.Change) (team.Committed, error) {
+	return change(f, func() (team.Committed, error) { return f.Store.(team.Committer).Commit(ctx, appends, changes) })
+}
+
 func (f *fragile) Get(ctx context.Context, key string) (team.Record, error) {
 	if err := f.isDead(); err != nil {
 		return team.Record{}, err

@@ -252,16 +252,17 @@ func (r *liveRelay) called(ctx context.Context, role team.Role, call string) err
 	return err
 }
 
-// delivered waits until the host has a signal in its conversation.
+// delivered waits until the host has answered that it holds a signal: on 1.18, which has no
+// inbox, it stands in the conversation then.
 func (r *liveRelay) delivered(ctx context.Context, sent team.Sent) error {
 	for {
 		st, err := r.signals.Status(ctx, sent)
 		switch {
 		case err != nil:
 			return err
-		case st.State == team.SignalDelivered || st.State == team.SignalAcked:
+		case st.State == team.SignalOffered || st.State == team.SignalDelivered || st.State == team.SignalAcked: // acked by an answer to it
 			return nil
-		case st.State == team.SignalDead || st.State == team.SignalCancelled:
+		case st.State == team.SignalDead || st.State == team.SignalCancelled || st.State == team.SignalExpired:
 			return fmt.Errorf("the host took no signal: it is %s, %s", st.State, st.Evidence)
 		}
 		select {
