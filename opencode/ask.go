@@ -43,12 +43,12 @@ func (h *Host) permissionsAt(ctx context.Context, query url.Values) ([]Permissio
 	if h.v1() {
 		path = "/permission"
 	}
-	raw, err := h.call(ctx, http.MethodGet, path, query, nil)
+	list, err := h.list(ctx, path, query)
 	if err != nil {
 		return nil, err
 	}
 	var all []PermissionRequest
-	for _, raw := range items(data(raw)) {
+	for _, raw := range list {
 		all = append(all, permissionOf(raw))
 	}
 	return all, nil
@@ -133,12 +133,12 @@ func (h *Host) questionsAt(ctx context.Context, session team.SessionID, query ur
 			return nil, err
 		}
 	}
-	raw, err := h.call(ctx, http.MethodGet, path, query, nil)
+	list, err := h.list(ctx, path, query)
 	if err != nil {
 		return nil, err
 	}
 	var all []Question
-	for _, raw := range items(data(raw)) {
+	for _, raw := range list {
 		if q := questionOf(raw); session == "" || q.Session == session {
 			all = append(all, q)
 		}

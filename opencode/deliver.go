@@ -69,6 +69,9 @@ func (h *Host) Deliver(ctx context.Context, to team.SessionID, note team.Note) (
 	}
 	o := decode(data(raw))
 	d := team.Delivered{ID: o.text("id"), Text: o.object("payload").text("text")}
+	if d.ID == "" || o.text("sessionID") == "" { // no conflict: it may well be there
+		return team.Delivered{}, unknown(http.MethodPost, fmt.Errorf("%w: the answer to POST %s names no note and session", team.ErrCorrupt, path))
+	}
 	if d.ID != message || o.text("sessionID") != string(to) {
 		return team.Delivered{}, fmt.Errorf("%w: the server answered for %.60q in session %.60q", team.ErrConflict, d.ID, o.text("sessionID"))
 	}
@@ -147,7 +150,11 @@ func (h *Host) held(ctx context.Context, to team.SessionID, message, part string
 		return team.Delivered{}, err
 	}
 	o := decode(raw)
-	if at := o.object("info").text("sessionID"); at != string(to) {
+	at := o.object("info").text("sessionID")
+	if at == "" {
+		return team.Delivered{}, fmt.Errorf("%w: the answer to GET %s names no session", team.ErrCorrupt, path)
+	}
+	if at != string(to) {
 		return team.Delivered{}, fmt.Errorf("%w: message %s is in session %.60q", team.ErrConflict, message, at)
 	}
 	for _, p := range o.list("parts") {

@@ -198,7 +198,7 @@ func (h *Host) stream(ctx context.Context, path string, query url.Values, each f
 	}
 	defer res.Body.Close()
 	switch {
-	case res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusOK && !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"):
+	case res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusOK && mediaType(res.Header) != "text/event-stream":
 		raw, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 		if o := decode(raw); o.text("name") != "" || o.text("_tag") != "" {
 			return &StatusError{Route: "GET " + path, Status: res.StatusCode, Name: short(o.text("name")+o.text("_tag"), 100)}
@@ -214,7 +214,7 @@ func (h *Host) stream(ctx context.Context, path string, query url.Values, each f
 		switch {
 		case err != nil:
 			return broken(err)
-		case f.oversize:
+		case f.oversize || values(f.data) > max(h.opts.MaxFrame/bytesPerValue, fewValues):
 			h.stats.oversize.Add(1)
 			continue
 		case len(f.data) == 0:

@@ -63,9 +63,10 @@ type Options struct {
 	// Zero means DefaultSilence.
 	Silence time.Duration
 
-	// MaxAnswer is the largest answer, and MaxFrame the largest event, in bytes. A
-	// larger answer is ErrTooLarge; a larger event is skipped and counted. Zero means
-	// DefaultMaxAnswer and DefaultMaxFrame.
+	// MaxAnswer is the largest answer, all its pages together, and MaxFrame the largest event,
+	// in bytes. A larger answer is ErrTooLarge; a larger event is skipped and counted. So is what
+	// has more than a value for each 16 of these bytes, since that would take many times
+	// its size in memory. Zero means DefaultMaxAnswer and DefaultMaxFrame.
 	MaxAnswer, MaxFrame int64
 
 	// Pause is how long Follow waits before it connects again, the first time; then
@@ -199,7 +200,7 @@ func (h *Host) find(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		version := o.text("version")
+		version := short(o.text("version"), 100)
 		if version == "" && !o.yes("healthy") {
 			errs = append(errs, fmt.Errorf("GET %s answers without a version and without healthy", p.path))
 			continue

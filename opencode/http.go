@@ -81,6 +81,10 @@ func (h *Host) long(ctx context.Context, method, path string, query url.Values, 
 		return nil, &team.LimitError{What: "bytes of the answer to " + route, Got: int64(len(raw)), Max: h.opts.MaxAnswer,
 			TooLarge: true, Advice: "ask for less, or raise Options.MaxAnswer"}
 	}
+	if n, most := values(raw), max(h.opts.MaxAnswer/bytesPerValue, fewValues); n > most {
+		return nil, &team.LimitError{What: "values in the answer to " + route, Got: n, Max: most,
+			TooLarge: true, Advice: "ask for less, or raise Options.MaxAnswer"}
+	}
 	isJSON := len(bytes.TrimSpace(raw)) > 0 && json.Valid(raw)
 	switch {
 	case res.StatusCode >= 300:
@@ -111,9 +115,48 @@ func (h *Host) long(ctx context.Context, method, path string, query url.Values, 
 	return raw, nil
 }
 
-func isHTML(h http.Header) bool {
+// A value in memory takes many times its bytes in JSON, so a limit of bytes alone bounds nothing:
+// 64 MB of "{}," would be gigabytes of messages. Those of 1.18.33 have 20 bytes a value and more.
+const (
+	bytesPerValue = 16
+	fewValues     = 1 << 10
+)
+
+// values returns how many values a JSON text has at most: each but the first in its list or
+// object stands behind a comma.
+func values(raw []byte) (n int64) {
+	quoted := false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case !quoted && (c == ',' || c == '[' || c == '{'):
+			n++
+		}
+	}
+	return n
+}
+
+// list reads a list. What is none is ErrCorrupt, so that nobody takes it for an empty one.
+func (h *Host) list(ctx context.Context, path string, query url.Values) ([]json.RawMessage, error) {
+	raw, err := h.call(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return nil, err
+	}
+	all := items(data(raw))
+	if all == nil {
+		return nil, fmt.Errorf("%w: the answer to GET %s is no list", team.ErrCorrupt, path)
+	}
+	return all, nil
+}
+
+func isHTML(h http.Header) bool { return mediaType(h) == "text/html" }
+
+func mediaType(h http.Header) string {
 	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
-	return kind == "text/html"
+	return kind
 }
 
 func (h *Host) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
@@ -219,6 +262,7 @@ func (o object) texts(key string) (s []string) {
 // list returns the array under key, each item as it came.
 func (o object) list(key string) []json.RawMessage { return items(o[key]) }
 
+// items returns the array in raw, or nil if it is none; an empty one is not nil.
 func items(raw json.RawMessage) (l []json.RawMessage) {
 	_ = json.Unmarshal(raw, &l)
 	return l

@@ -35,12 +35,12 @@ func (h *Host) Inbox(ctx context.Context, id team.SessionID) ([]InboxItem, error
 	if err != nil {
 		return nil, err
 	}
-	raw, err := h.call(ctx, http.MethodGet, path, nil, nil)
+	list, err := h.list(ctx, path, nil)
 	if err != nil {
 		return nil, err
 	}
 	var all []InboxItem
-	for _, raw := range items(data(raw)) {
+	for _, raw := range list {
 		o := decode(raw)
 		payload := o.object("payload")
 		all = append(all, InboxItem{ID: o.text("id"), Type: o.text("type"), Text: payload.text("text"),

@@ -3,6 +3,7 @@ package opencode
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -31,12 +32,12 @@ func (h *Host) Todos(ctx context.Context, id team.SessionID) ([]Todo, error) {
 	if _, err := h.Session(ctx, id); err != nil {
 		return nil, err
 	}
-	raw, err := h.call(ctx, http.MethodGet, path, nil, nil)
+	list, err := h.list(ctx, path, nil)
 	if err != nil {
 		return nil, err
 	}
 	var all []Todo
-	for _, raw := range items(raw) {
+	for _, raw := range list {
 		o := decode(raw)
 		all = append(all, Todo{o.text("content"), o.text("status"), o.text("priority"), raw})
 	}
@@ -56,7 +57,7 @@ type Agent struct {
 //
 // OpenCode 1.18: GET /agent. Second API and 2.0: GET /api/agent.
 func (h *Host) Agents(ctx context.Context) ([]Agent, error) {
-	list, err := h.list(ctx, "/agent", "/api/agent")
+	list, err := h.list(ctx, h.either("/agent", "/api/agent"), nil)
 	var all []Agent
 	for _, raw := range list {
 		o := decode(raw)
@@ -81,7 +82,7 @@ type Skill struct {
 //
 // OpenCode 1.18: GET /skill. Second API: GET /api/skill.
 func (h *Host) Skills(ctx context.Context) ([]Skill, error) {
-	list, err := h.list(ctx, "/skill", "/api/skill")
+	list, err := h.list(ctx, h.either("/skill", "/api/skill"), nil)
 	var all []Skill
 	for _, raw := range list {
 		o := decode(raw)
@@ -108,16 +109,16 @@ type MCPResource struct {
 //
 // OpenCode 1.18: GET /experimental/resource. 2.0: GET /api/mcp/resource.
 func (h *Host) MCPResources(ctx context.Context) ([]MCPResource, error) {
-	path := "/api/mcp/resource"
-	if h.v1() {
-		path = "/experimental/resource"
-	}
+	path := h.either("/experimental/resource", "/api/mcp/resource")
 	raw, err := h.call(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	o := decode(data(raw))
 	list := o.list("resources")
+	if o == nil || list == nil && !h.v1() {
+		return nil, fmt.Errorf("%w: the answer to GET %s has no resources", team.ErrCorrupt, path)
+	}
 	if h.v1() {
 		for _, key := range slices.Sorted(maps.Keys(o)) {
 			list = append(list, o[key])
@@ -149,7 +150,7 @@ func (h *Host) LSP(ctx context.Context) ([]LSPServer, error) {
 	if !h.v1() {
 		return nil, h.lacks("status of language servers over HTTP", "no route is known")
 	}
-	list, err := h.list(ctx, "/lsp", "")
+	list, err := h.list(ctx, "/lsp", nil)
 	var all []LSPServer
 	for _, raw := range list {
 		o := decode(raw)
@@ -158,15 +159,10 @@ func (h *Host) LSP(ctx context.Context) ([]LSPServer, error) {
 	return all, err
 }
 
-// list reads a plain list.
-func (h *Host) list(ctx context.Context, first, second string) ([]json.RawMessage, error) {
-	path := second
+// either returns the path of the first API, or of the others.
+func (h *Host) either(first, other string) string {
 	if h.v1() {
-		path = first
+		return first
 	}
-	raw, err := h.call(ctx, http.MethodGet, path, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	return items(data(raw)), nil
+	return other
 }

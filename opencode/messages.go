@@ -3,6 +3,7 @@ package opencode
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -69,11 +70,8 @@ func (h *Host) Messages(ctx context.Context, id team.SessionID, most int) ([]Mes
 		if most > 0 {
 			query = url.Values{"limit": {strconv.Itoa(most)}}
 		}
-		raw, err := h.call(ctx, http.MethodGet, path, query, nil)
-		if err != nil {
-			return nil, err
-		}
-		return messagesOf(items(raw)), nil
+		list, err := h.list(ctx, path, query)
+		return messagesOf(list), err
 	}
 	query := url.Values{"limit": {strconv.Itoa(limit)}, "order": {"desc"}}
 	err = h.pages(ctx, path, query, func(page []json.RawMessage) bool {
@@ -101,11 +99,8 @@ func (h *Host) Context(ctx context.Context, id team.SessionID) ([]Message, error
 	if err != nil {
 		return nil, err
 	}
-	raw, err := h.call(ctx, http.MethodGet, path, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	return messagesOf(items(data(raw))), nil
+	list, err := h.list(ctx, path, nil)
+	return messagesOf(list), err
 }
 
 func messagesOf(list []json.RawMessage) (all []Message) {
@@ -233,6 +228,9 @@ func (h *Host) Prompt(ctx context.Context, id team.SessionID, p Prompt) (Message
 	}
 	if raw == nil {
 		return Message{ID: p.ID}, nil
+	}
+	if at := decode(raw).object("info").text("sessionID"); at != "" && at != string(id) {
+		return Message{}, fmt.Errorf("%w: prompted session %.60q, the server answered with a message of %.60q", team.ErrCorrupt, string(id), at)
 	}
 	return messageOf(raw), nil
 }

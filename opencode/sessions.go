@@ -170,11 +170,8 @@ func (h *Host) Children(ctx context.Context, id team.SessionID) ([]team.Session,
 	case V1API:
 		return nil, h.lacks("parents of sessions", "its sessions have no parentID")
 	case V1:
-		raw, err := h.call(ctx, http.MethodGet, path, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		return sessionsOf(items(raw)), nil
+		list, err := h.list(ctx, path, nil)
+		return sessionsOf(list), err
 	}
 	if _, err := h.Session(ctx, id); err != nil { // a list of an unknown parent is just empty
 		return nil, err
@@ -191,19 +188,33 @@ func (h *Host) Children(ctx context.Context, id team.SessionID) ([]team.Session,
 	return all, err
 }
 
-// pages reads a list with cursors {data, cursor {next}} until more is false. A cursor that
-// comes twice would never end.
+// mostPages is of how many pages a list may be.
+const mostPages = 1000
+
+// pages reads a list with cursors {data, cursor {next}} until more is false. All pages together
+// are bounded like one answer. A cursor that comes twice would never end.
 func (h *Host) pages(ctx context.Context, path string, query url.Values, more func([]json.RawMessage) bool) error {
 	seen := make(map[string]bool)
+	size := int64(0)
 	for {
 		raw, err := h.call(ctx, http.MethodGet, path, query, nil)
 		if err != nil {
 			return err
 		}
 		o := decode(raw)
-		next := o.object("cursor").text("next")
-		if !more(o.list("data")) || next == "" {
+		page, next := o.list("data"), o.object("cursor").text("next")
+		if page == nil {
+			return fmt.Errorf("%w: the answer to GET %s has no list", team.ErrCorrupt, path)
+		}
+		if !more(page) || next == "" {
 			return nil
+		}
+		if size += int64(len(raw)); size > h.opts.MaxAnswer {
+			return &team.LimitError{What: "bytes of all pages of " + path, Got: size, Max: h.opts.MaxAnswer,
+				TooLarge: true, Advice: "ask for less, or raise Options.MaxAnswer"}
+		}
+		if len(seen) >= mostPages {
+			return &team.LimitError{What: "pages of " + path, Got: mostPages + 1, Max: mostPages, TooLarge: true, Advice: "ask for less"}
 		}
 		if seen[next] {
 			return fmt.Errorf("%w: the server's list comes back to the same page", team.ErrCorrupt)
@@ -230,8 +241,12 @@ func (h *Host) active(ctx context.Context, query url.Values) (map[team.SessionID
 	if err != nil {
 		return nil, err
 	}
+	all := decode(data(raw))
+	if all == nil { // not even an empty object: nobody must take that for "all are idle"
+		return nil, fmt.Errorf("%w: the answer to GET %s says nothing of sessions", team.ErrCorrupt, path)
+	}
 	active := make(map[team.SessionID]string)
-	for id, status := range decode(data(raw)) {
+	for id, status := range all {
 		if word := decode(status).text("type"); word != "idle" {
 			active[team.SessionID(id)] = word
 		}
@@ -301,17 +316,38 @@ func (h *Host) Rules(ctx context.Context, id team.SessionID) ([]json.RawMessage,
 	found := false
 	for _, a := range agents {
 		if a.Name == s.Agent {
-			rules, found = append(rules, a.Permissions...), true
+			own, err := rulesIn(decode(a.Raw), "agent "+a.Name)
+			if err != nil {
+				return nil, err
+			}
+			rules, found = append(rules, own...), true
 		}
 	}
 	if !found {
 		return nil, fmt.Errorf("%w: agent %.60q of session %.60q", team.ErrNotFound, s.Agent, string(id))
 	}
-	o := decode(s.Raw)
-	if own := o.list("permissions"); own != nil {
-		return append(rules, own...), nil
+	own, err := rulesIn(decode(s.Raw), "session "+string(id))
+	if err != nil {
+		return nil, err
 	}
-	return append(rules, o.list("permission")...), nil
+	return append(rules, own...), nil
+}
+
+// rulesIn returns the rules of an agent or a session. Those in a shape that nobody knows are an
+// error: without them more would be allowed.
+func rulesIn(o object, whose string) ([]json.RawMessage, error) {
+	for _, key := range []string{"permissions", "permission"} {
+		raw, ok := o[key]
+		if !ok || string(raw) == "null" {
+			continue
+		}
+		rules := items(raw)
+		if rules == nil {
+			return nil, fmt.Errorf("%w: the %s of %.60s are no list of rules", team.ErrCorrupt, key, whose)
+		}
+		return rules, nil
+	}
+	return nil, nil
 }
 
 // isMissing reports whether the server knows no such thing.

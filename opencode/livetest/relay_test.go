@@ -1,12 +1,14 @@
 package livetest_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,11 +20,14 @@ import (
 // The specialists of examples/relay, by what their prompts begin with.
 var specialists = []string{"architect", "researcher", "implementer", "reviewer", "tester"}
 
+// slow is how long the specialists' model takes, in milliseconds.
+var slow atomic.Int64
+
 // relayed is the model of those prompts of examples/relay, which have no script.
 func relayed(r scriptedmodel.Request) step {
 	for _, role := range specialists {
 		if r.Find("You are the "+role+" of a team") >= 0 {
-			return step{Fill: 32_000, Text: fmt.Sprintf("# What the %s saw\n\nThe %[1]s saw one thing.\n\n## Findings\n\n- **medium** `a.go:1` is what the %[1]s found\n\n## Evidence\n\n", role)}
+			return step{Delay: int(slow.Load()), Fill: 32_000, Text: fmt.Sprintf("# What the %s saw\n\nThe %[1]s saw one thing.\n\n## Findings\n\n- **medium** `a.go:1` is what the %[1]s found\n\n## Evidence\n\n", role)}
 		}
 	}
 	at := r.Find("You lead a team")
@@ -48,24 +53,99 @@ func between(all []scriptedmodel.Message, first, middle, last string) string {
 	return ""
 }
 
-// The program examples/relay with real sessions, as a user starts it.
-func TestRelayProgram(t *testing.T) {
-	h := dial(t, "")
+// buildRelay builds examples/relay and returns what starts it.
+func buildRelay(t *testing.T) (start func(more ...string) *exec.Cmd) {
+	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "relay")
 	build := exec.CommandContext(within(t, 3*time.Minute), "go", "build", "-o", program, "../../examples/relay")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
-	start := func(more ...string) *exec.Cmd {
-		cmd := exec.CommandContext(within(t, 2*time.Minute), program, append([]string{"-opencode", live.url, "-workspace", live.dir}, more...)...)
+	return func(more ...string) *exec.Cmd {
+		cmd := exec.CommandContext(within(t, 3*time.Minute), program, append([]string{"-opencode", live.url, "-workspace", live.dir}, more...)...)
 		cmd.Env = append(os.Environ(), "TMPDIR="+dir, "OPENCODE_SERVER_PASSWORD="+password)
 		return cmd
 	}
+}
 
+// The relay over real sessions is stopped while the implementer's model works, and started again.
+func TestRelayProgramCarriesOn(t *testing.T) {
+	h := dial(t, "")
+	start := buildRelay(t)
+	slow.Store(4000)
+	t.Cleanup(func() { slow.Store(0) })
+	for _, test := range []struct {
+		name  string
+		stop  os.Signal
+		says  string
+		asked int // how often the implementer's model is asked
+	}{
+		{"kill -9: what runs on the server goes on, and its answer is taken", os.Kill, "", 1},
+		{"Ctrl-C: what runs on the server is stopped, and asked again", os.Interrupt, "interrupted; the next start carries on with this run", 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := len(live.model.Requests())
+			asked := func() (n int) {
+				for _, r := range live.model.Requests()[before:] {
+					if r.Find("You are the implementer of a team") >= 0 && len(r.Tools) > 0 {
+						n++
+					}
+				}
+				return n
+			}
+			cmd := start()
+			var out strings.Builder
+			cmd.Stdout, cmd.Stderr = &out, &out
+			require.NoError(t, cmd.Start())
+			eventually(t, func(context.Context) error {
+				if asked() == 0 {
+					return errNotYet
+				}
+				return nil
+			})
+			require.NoError(t, cmd.Process.Signal(test.stop))
+			require.Error(t, cmd.Wait())
+			require.Contains(t, out.String(), test.says)
+
+			cmd = start("-json")
+			again, err := cmd.Output()
+			require.NoError(t, err)
+			var doc struct {
+				Resumed bool
+				Session string
+				Lead    team.SessionID `json:"lead_session"`
+				Events  []struct{ From, To, Kind string }
+				Endings []struct{ Role, State string }
+			}
+			require.NoError(t, json.Unmarshal(again, &doc))
+			require.True(t, doc.Resumed)
+			require.Contains(t, out.String(), doc.Session, "it is the same run")
+			for _, e := range doc.Events {
+				require.NotContains(t, []string{"architect", "researcher"}, e.From, "who had settled does not work again")
+			}
+			require.Len(t, doc.Endings, 5)
+			require.Equal(t, test.asked, asked())
+			signals := 0
+			for _, m := range messages(t, h, doc.Lead) {
+				for _, p := range m.Parts {
+					if p.Synthetic && strings.HasPrefix(p.Text, frame) {
+						signals++
+					}
+				}
+			}
+			require.Equal(t, 5, signals, "nothing is doubled in the lead's session")
+		})
+	}
+}
+
+// The program examples/relay with real sessions, as a user starts it.
+func TestRelayProgram(t *testing.T) {
+	h := dial(t, "")
+	start := buildRelay(t)
 	cmd := start("-json")
 	var errs strings.Builder
 	cmd.Stderr = &errs
-	out, err = cmd.Output()
+	out, err := cmd.Output()
 	require.NoError(t, err, errs.String())
 	var doc struct {
 		Session, Plan string
