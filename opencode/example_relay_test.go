@@ -3,6 +3,7 @@ package opencode_test
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/teamchan/team"
 	"github.com/teamchan/team/opencode"
@@ -12,7 +13,9 @@ import (
 // and the program hears what happens there. Start the server with "opencode serve --port 4096".
 func Example() {
 	lead := func(ctx context.Context, signals *team.SignalChannel, project string) error {
-		host, err := opencode.Dial(ctx, "http://127.0.0.1:4096", &opencode.Options{Directory: project})
+		host, err := opencode.Dial(ctx, "http://127.0.0.1:4096", &opencode.Options{
+			Directory: project, Password: os.Getenv("OPENCODE_SERVER_PASSWORD"),
+		})
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -194,6 +195,9 @@ func (h *Host) find(ctx context.Context) error {
 	}{{"/api/info", V2}, {"/global/health", V1}, {"/api/health", V1API}} {
 		o, err := probe(p.path)
 		if err != nil {
+			if _, ok := errors.AsType[*net.OpError](err); ok {
+				return fmt.Errorf("%w; is the server running, at this address and port?", err)
+			}
 			if !absent(err) {
 				return err
 			}

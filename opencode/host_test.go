@@ -143,6 +143,7 @@ func TestDialFindsTheGeneration(t *testing.T) {
 		require.ErrorIs(t, err, team.ErrInvalid)
 		_, err = opencode.Dial(t.Context(), "http://user:secret@127.0.0.1:1", nil)
 		require.Error(t, err)
+		require.ErrorContains(t, err, "is the server running")
 		require.NotContains(t, err.Error(), "secret")
 	})
 }
