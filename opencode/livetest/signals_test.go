@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/teamchan/team"
+	"github.com/teamchan/team/hosttest"
 	"github.com/teamchan/team/internal/scriptedmodel"
 	"github.com/teamchan/team/memstore"
 	"github.com/teamchan/team/opencode"
@@ -128,6 +129,41 @@ func TestSignals(t *testing.T) {
 		require.GreaterOrEqual(t, p.dropped.Load(), int64(4))
 		require.Len(t, messages(t, direct, id), 6)
 		sees(t, next(t, direct, id), c, sent)
+	})
+
+	t.Run("one note id in two sessions is a message in each, and twice is once", func(t *testing.T) {
+		h := dial(t, "")
+		one, two := session(t, h, opencode.NewSession{}), session(t, h, opencode.NewSession{})
+		id := hosttest.NoteID(one)
+		for range 2 {
+			for _, to := range []team.SessionID{one, two} {
+				d, err := h.Deliver(within(t, time.Minute), to, team.Note{ID: id, Text: "for " + string(to)})
+				require.NoError(t, err)
+				require.Equal(t, "for "+string(to), d.Text)
+			}
+		}
+		for _, to := range []team.SessionID{one, two} {
+			all := messages(t, h, to)
+			require.Len(t, all, 1)
+			require.Len(t, all[0].Parts, 1, "no part of the other session, none doubled")
+			require.Equal(t, "for "+string(to), all[0].Text())
+		}
+	})
+
+	t.Run("a prompt without reply is the user's own text, and nobody works on it", func(t *testing.T) {
+		h := dial(t, "")
+		id := session(t, h, opencode.NewSession{})
+		mark := "only to be kept in " + string(id)
+		_, err := h.Prompt(within(t, time.Minute), id, opencode.Prompt{Text: mark, NoReply: true})
+		require.NoError(t, err)
+		all := messages(t, h, id)
+		require.Len(t, all, 1)
+		require.Equal(t, "user "+mark, all[0].Type+" "+all[0].Text())
+		require.False(t, all[0].Parts[0].Synthetic)
+		idle(t, h, id)
+		for _, r := range live.model.Requests() {
+			require.Negative(t, r.Find(mark), "the model was called")
+		}
 	})
 
 	t.Run("a running session sees them at its next step", func(t *testing.T) {
