@@ -25,19 +25,24 @@
 //
 //	question                                    1.18                             2.0
 //	what wraps a subagent's answer              <task id= state=>, live          <subagent sessionID= state=>, shape
-//	what a session's context is                 no such call on the first API    messages since the last compaction, told
-//	                                                                             apart by type; not the whole history, shape
+//	what a session's context is                 no such call on the first API;   messages since the last compaction, told
+//	                                            on the second the messages that  apart by type; not the whole history, shape
+//	                                            the model sees, live
 //	whether an inbox event has the text         no inbox; message.part.updated   yes: item.payload.text, shape
 //	                                            has it, live
 //	what external_directory does                asks, live                       asks by default, shape
 //	whether plugin storage is global            no such storage                  yes: one table, key by plugin id, shape
-//	whether a terminal of others can be read    open                             open
+//	whether a terminal of others can be read    yes, by every client of its      open
+//	                                            directory and of no other: GET
+//	                                            /pty, /pty/:id/connect, live
 //	whether anybody can reach the todo list     GET /session/:id/todo and        table only: no tool, event or route, shape
 //	                                            todo.updated, live
 //	whether a subagent's session has a parent   yes, parentID, live              yes, parentID, shape
-//	whether worktree calls are permissions      open                             open
+//	whether worktree calls are permissions      no: POST /experimental/worktree  open
+//	                                            makes one and asks nobody, live
 //	how MCP resources can be read               GET /experimental/resource,      GET /api/mcp/resource, shape;
 //	                                            live                             nothing on the plugin's context
-//	whether a project's plugin folder is        open over HTTP                   open
-//	found by itself
+//	whether a project's plugin folder is        yes: .js in .opencode/plugin     open
+//	found by itself                             and /plugins, once its npm
+//	                                            packages are there, live
 package opencode
