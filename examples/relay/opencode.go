@@ -53,11 +53,11 @@ func carryOutLive(ctx context.Context, g ground, server string, fresh bool, out 
 		out.printf("host       OpenCode %s at %s\n", survey.OneLine(host.Info().Version), shown(server))
 		out.printf("board      %s\n\n", shown(r.log.base))
 		live := &liveRelay{relay: r, host: host, ledger: ledger, workspace: g.workspace}
-		if err := live.lead(ctx, doc); err != nil {
-			live.interrupt(ctx)
-			return err
+		err = live.lead(ctx, doc)
+		if err != nil && !errors.Is(err, errTaken) && !errors.Is(context.Cause(ctx), errTaken) {
+			live.interrupt(ctx) // else the sessions are another process's
 		}
-		return nil
+		return err
 	})
 }
 
@@ -172,7 +172,7 @@ func (r *liveRelay) step(ctx context.Context, step []specialist) error {
 			if err == nil {
 				err = r.settled(ctx, s.role, answer)
 			}
-			if err != nil && ctx.Err() == nil {
+			if errors.Is(err, errTurn) {
 				err = fmt.Errorf("the %s %w: %w", s.role, errUnsettled, err)
 			}
 			failed <- err
@@ -206,8 +206,8 @@ func (r *liveRelay) specialist(ctx context.Context, s specialist, done map[team.
 
 	answer, err := r.ask(me, s.role, r.task(s))
 	if err != nil {
-		if ctx.Err() != nil {
-			return team.Signal{}, err // stopped: the next start asks again
+		if !errors.Is(err, errTurn) {
+			return team.Signal{}, err // we were stopped, or the server was: the next start asks again
 		}
 		_, said := r.signals.Send(me, string(roleLead), team.Signal{
 			Kind: team.KindUnsettled, ReplyTo: sent.ID, Summary: survey.Cut(survey.OneLine(err.Error()), 160), Key: "answer",
@@ -281,12 +281,8 @@ func (r *liveRelay) announce(from, to team.Role, s team.Signal) {
 	r.log.add(e)
 }
 
-// interrupt stops what still runs on the server when the run is stopped. If another process has
-// the run, the sessions are its own.
+// interrupt stops what still runs on the server when the run is stopped.
 func (r *liveRelay) interrupt(ctx context.Context) {
-	if errors.Is(context.Cause(ctx), errTaken) {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease)
 	defer cancel()
 	var all sync.WaitGroup

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -28,6 +29,7 @@ type server struct {
 	*httptest.Server
 	dir    string
 	client atomic.Pointer[fragile] // of the process that talks to it
+	silent atomic.Bool             // its models answer nothing
 
 	mu    sync.Mutex // guards the fields below
 	asked map[string]int
@@ -46,7 +48,7 @@ func newServer(t *testing.T, pause time.Duration) *server {
 		s.mu.Lock()
 		s.asked[role]++
 		s.mu.Unlock()
-		if err := turn.Sleep(ctx, pause); err != nil {
+		if err := turn.Sleep(ctx, pause); err != nil || s.silent.Load() {
 			return "", err
 		}
 		return "# What the " + role + " saw\n\nThe " + role + " saw it.\n\n## Findings\n\n" +
@@ -240,6 +242,47 @@ func TestLiveAnswerOfAKilledStart(t *testing.T) {
 		if n != 1 {
 			t.Errorf("the %s was asked %d times, want once", role, n)
 		}
+	}
+}
+
+// A server that goes away is no failure of a specialist: the run is carried on with.
+func TestLiveServerGoesAway(t *testing.T) {
+	t.Parallel()
+	s, store := newServer(t, 300*time.Millisecond), new(memstore.Store)
+	go func() {
+		for t.Context().Err() == nil {
+			s.mu.Lock()
+			n := s.asked[string(roleImplementer)]
+			s.mu.Unlock()
+			if n > 0 {
+				s.CloseClientConnections()
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	if _, err := s.start(t, store, killed, 0, false, &console{w: io.Discard}); err == nil || !strings.Contains(err.Error(), "the next start carries on") {
+		t.Fatalf("a start whose server goes away = %v", err)
+	}
+	doc, _ := s.whole(t, store)
+	if !doc.Resumed {
+		t.Error("the next start began anew")
+	}
+	s.check(t, store, doc)
+}
+
+// A model that cannot do it ends the run for good.
+func TestLiveTurnFails(t *testing.T) {
+	t.Parallel()
+	s, store := newServer(t, 0), new(memstore.Store)
+	s.silent.Store(true)
+	_, err := s.start(t, store, killed, 0, false, &console{w: io.Discard})
+	if !errors.Is(err, errUnsettled) || !strings.Contains(err.Error(), "answered nothing") {
+		t.Fatalf("a run whose models say nothing = %v", err)
+	}
+	s.silent.Store(false)
+	if doc, _ := s.whole(t, store); doc.Resumed {
+		t.Error("a run that failed is tried again")
 	}
 }
 

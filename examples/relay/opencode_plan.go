@@ -15,6 +15,10 @@ import (
 	"github.com/teamchan/team/opencode"
 )
 
+// errTurn: the model could not do it. Anything else that goes wrong is the server's or ours, and
+// may be gone at the next start.
+var errTurn = errors.New("the turn failed")
+
 // ask lets a role's session work on a prompt and returns what its model answers. What an earlier
 // start asked goes on at the host without us: its answer is taken when it is there, and only
 // where the turn was stopped or has failed is it asked again.
@@ -43,9 +47,9 @@ func (r *liveRelay) ask(ctx context.Context, role team.Role, prompt string) (str
 	case err != nil:
 		return "", err
 	case m.Error != "":
-		return "", fmt.Errorf("the turn failed: %s", m.Error)
+		return "", fmt.Errorf("%w: %s", errTurn, m.Error)
 	case strings.TrimSpace(m.Text()) == "":
-		return "", errors.New("the model answered nothing")
+		return "", fmt.Errorf("%w: the model answered nothing", errTurn)
 	}
 	return strings.TrimSpace(m.Text()) + "\n", nil
 }
@@ -74,6 +78,9 @@ func (r *liveRelay) plan(ctx context.Context, doc *document) error {
 	if entry.Path == "" {
 		answer, err := r.ask(ctx, roleLead, r.summing())
 		if err != nil {
+			if errors.Is(err, errTurn) {
+				err = fmt.Errorf("%w: %w", errUnsettled, err)
+			}
 			return fmt.Errorf("the lead: %w", err)
 		}
 		entry, err = r.board.Write(ctx, team.Draft{Session: r.session, Task: taskName, Topic: "plan", Body: answer})
