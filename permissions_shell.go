@@ -2,8 +2,10 @@ package team
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // A ShellAsk is what OpenCode 1.18 asks for before a shell command runs.
@@ -31,7 +33,7 @@ type ShellAsk struct {
 // one that is nested more than 100 deep: ask for it as a whole.
 func ParseShell(command string) (ShellAsk, error) {
 	p := shellParser{s: command}
-	if _, err := p.list(0, ""); err != nil {
+	if _, err := p.list(len(command)-len(strings.TrimPrefix(command, "\uFEFF")), ""); err != nil {
 		return ShellAsk{}, err
 	}
 	slices.SortStableFunc(p.found, func(a, b shellCommand) int { return cmp.Compare(a.start, b.start) })
@@ -42,7 +44,7 @@ func ParseShell(command string) (ShellAsk, error) {
 		case "cd", "chdir", "popd", "pushd", "push-location", "set-location":
 			continue
 		}
-		if s := strings.TrimSpace(command[c.start:c.end]); !patterns[s] {
+		if s := strings.TrimFunc(command[c.start:c.end], isScriptSpace); !patterns[s] {
 			patterns[s] = true
 			ask.Patterns = append(ask.Patterns, s)
 		}
@@ -53,6 +55,9 @@ func ParseShell(command string) (ShellAsk, error) {
 	}
 	return ask, nil
 }
+
+// isScriptSpace reports whether JavaScript's trim takes r off.
+func isScriptSpace(r rune) bool { return unicode.IsSpace(r) && r != 0x85 || r == 0xFEFF }
 
 // Commands whose name is more than one word, by the number of words. A longer name goes
 // first.
@@ -70,6 +75,11 @@ var shellNames = map[int][]string{
 }
 
 func wordsOfName(words []string) int {
+	switch words[0] {
+	case "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf",
+		"__proto__", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__":
+		return 0 // the host looks the name up in a JavaScript object, which has these
+	}
 	for n := min(2, len(words)); n > 0; n-- {
 		name := strings.Join(words[:n], " ")
 		for _, most := range []int{3, 2} {
@@ -96,7 +106,6 @@ type shellParser struct {
 
 type hereDoc struct {
 	end    string
-	tabs   bool // tabs before a line do not count
 	plain  bool // no substitutions in it
 	belong int  // index of the command that it belongs to, or -1
 }
@@ -107,19 +116,76 @@ func (p *shellParser) bad(why string, at int) error {
 
 func (p *shellParser) has(i int, prefix string) bool { return strings.HasPrefix(p.s[i:], prefix) }
 
-// blanks skips spaces and continued lines.
+const shellBlanks = " \t\r\v\f"
+
+// blanks skips spaces, also those with a backslash before them, and continued lines.
 func (p *shellParser) blanks(i int) int {
 	for i < len(p.s) {
 		switch {
-		case p.s[i] == ' ' || p.s[i] == '\t' || p.s[i] == '\r':
+		case strings.IndexByte(shellBlanks, p.s[i]) >= 0:
 			i++
-		case p.has(i, "\\\n"):
+		case p.has(i, "\\") && i+1 < len(p.s) && strings.IndexByte(" \t\v\f\n", p.s[i+1]) >= 0:
 			i += 2
+		case p.has(i, "\\\r\n"):
+			i += 3
 		default:
 			return i
 		}
 	}
 	return i
+}
+
+// lineEnds skips blanks, line ends and comments.
+func (p *shellParser) lineEnds(i int) int {
+	for {
+		i = p.blanks(i)
+		switch {
+		case p.has(i, "\n"):
+			i++
+		case p.has(i, "#"):
+			i = p.comment(i)
+		default:
+			return i
+		}
+	}
+}
+
+// comment returns the end of the comment at i.
+func (p *shellParser) comment(i int) int {
+	for i < len(p.s) && p.s[i] != '\n' && !(p.ticks > 0 && p.s[i] == '`') {
+		i++
+	}
+	return i
+}
+
+// A shellList is where the reading of a list of commands stands.
+type shellList struct {
+	first  bool     // the next command is the first of a pipe or list
+	joined bool     // an operator was read that goes on behind line ends
+	open   []string // the words that the open if, while, for and { wait for
+	docs   int      // how many here-documents were open at the last operator
+}
+
+// operator notes that && or the like was read. Behind a here-document the next command is the
+// first again, since to the host's grammar what is in its line belongs to it.
+func (l *shellList) operator(p *shellParser) {
+	l.first, l.joined = len(p.docs) > l.docs, true
+	l.docs = len(p.docs)
+}
+
+// waits reports whether the list waits for word, and at a place where that can be.
+func (l *shellList) waits(word string) bool {
+	n := len(l.open)
+	if n == 0 || !l.first {
+		return false
+	}
+	switch word {
+	case "elif", "else":
+		return l.open[n-1] == "fi"
+	case "{":
+		return l.open[n-1] == "do" // of a for with brackets
+	}
+	return l.open[n-1] == word
 }
 
 // list reads commands from i until what closes them: ")", "`", ";;" for a branch of a
@@ -129,55 +195,56 @@ func (p *shellParser) list(i int, end string) (int, error) {
 		return 0, p.bad("is nested too deep", i)
 	}
 	defer func() { p.depth-- }()
-	first := true // of a pipe or list
+	l := shellList{first: true, docs: len(p.docs)}
 	for {
 		i = p.blanks(i)
+		if closed := p.closes(i, end); closed > 0 || end == "" && i >= len(p.s) {
+			if n := len(l.open); n > 0 {
+				return 0, p.bad("ends before its "+l.open[n-1], i)
+			}
+			if end == ";;" {
+				closed = 0
+			}
+			i += closed
+			if end == "" {
+				return i, p.documents(&i)
+			}
+			return i, nil
+		}
 		var err error
 		switch {
 		case i >= len(p.s):
-			if end != "" {
-				return 0, p.bad("ends before its "+end, i)
-			}
-			return i, p.documents(&i)
+			return 0, p.bad("ends before its "+end, i)
 		case p.s[i] == '\n':
 			i++
-			first = true
+			l.first, l.docs = l.first || !l.joined, 0
 			err = p.documents(&i)
 		case p.s[i] == '#':
-			for i < len(p.s) && p.s[i] != '\n' && !(end == "`" && p.s[i] == '`') {
-				i++
-			}
+			i = p.comment(i)
 		case p.s[i] == ';':
-			if end == ";;" && (p.has(i, ";;") || p.has(i, ";&")) {
-				return i, nil
-			}
 			i++
-			first = true
+			l.first, l.joined = true, false
 		case p.has(i, "&&"), p.has(i, "||"):
 			i += 2
-			first = false
+			l.operator(p)
 		case p.s[i] == '|':
 			if i++; p.has(i, "&") {
 				i++
 			}
-			first = false
+			l.operator(p)
 		case p.s[i] == '&' && !p.has(i, "&>"):
 			i++
-			first = true
+			l.first, l.joined = true, false
 		case p.s[i] == '(' && !p.arithmetic(i):
-			i, err = p.list(i+1, ")")
-		case p.s[i] == ')':
-			if end != ")" {
-				return 0, p.bad("has a bracket that nothing opens", i)
+			if i, err = p.list(i+1, ")"); err == nil {
+				i, err = p.redirects(i)
 			}
-			return i + 1, nil
-		case p.s[i] == '`' && end == "`":
-			return i + 1, nil
-		case end == ";;" && p.keyword(i) == "esac":
-			return i, nil
+			l.joined = false
+		case p.s[i] == ')':
+			return 0, p.bad("has a bracket that nothing opens", i)
 		default:
 			at := i
-			if i, err = p.command(i, &first); err == nil && i == at {
+			if i, err = p.command(i, &l); err == nil && i == at {
 				err = p.bad("has something where a command should be", i)
 			}
 		}
@@ -187,51 +254,118 @@ func (p *shellParser) list(i int, end string) (int, error) {
 	}
 }
 
+// closes returns how long what is at i and closes a list is, or 0.
+func (p *shellParser) closes(i int, end string) int {
+	switch end {
+	case ")", "`":
+		if p.has(i, end) {
+			return 1
+		}
+	case ";;":
+		if p.has(i, ";;") || p.has(i, ";&") {
+			return 2
+		}
+		if p.keyword(i) == "esac" {
+			return 4
+		}
+	}
+	return 0
+}
+
+// redirects reads the redirections of a group, and the words behind them, which belong to
+// them.
+func (p *shellParser) redirects(i int) (int, error) {
+	if _, ok, err := p.redirect(p.blanks(i)); !ok || err != nil {
+		return i, err
+	}
+	return p.discard(i)
+}
+
 // keyword returns the plain word at i.
 func (p *shellParser) keyword(i int) string {
 	rest := p.s[i:min(i+16, len(p.s))]
-	if end := strings.IndexAny(rest, " \t\r\n;&|()<>`"); end >= 0 {
+	if end := strings.IndexAny(rest, " \t\r\v\f\n;&|()<>`"); end >= 0 {
 		rest = rest[:end]
 	}
 	return rest
 }
 
 // command reads a simple command, or the keyword before one.
-func (p *shellParser) command(i int, first *bool) (int, error) {
-	switch word := p.keyword(i); word {
-	case "if", "then", "elif", "else", "while", "until", "do", "{":
-		*first = true
+func (p *shellParser) command(i int, l *shellList) (int, error) {
+	word := p.keyword(i)
+	if l.waits(word) {
+		last := &l.open[len(l.open)-1]
+		switch word {
+		case "then":
+			*last = "fi"
+		case "elif":
+			*last = "then"
+		case "do":
+			*last = "done"
+		case "{":
+			*last = "}"
+		case "fi", "done", "}":
+			l.open = l.open[:len(l.open)-1]
+			l.joined = false
+			return p.redirects(i + len(word))
+		}
 		return i + len(word), nil
-	case "!":
-		*first = false // a redirection is of the negation
-		i = p.blanks(i + len(word))
-		switch p.keyword(i) {
-		case "export", "declare", "typeset", "readonly", "local", "unset", "unsetenv":
+	}
+	opens := map[string]string{"if": "then", "while": "do", "until": "do", "{": "}"}[word]
+	if opens != "" {
+		l.open = append(l.open, opens)
+		l.first, l.joined = true, false
+		return i + len(word), nil
+	}
+	first := l.first
+	if p.has(i, "!") && (word == "!" || strings.IndexByte("$\"'{`", p.s[i+1]) >= 0) {
+		l.first, l.joined = false, true // a redirection is of the negation
+		i = p.blanks(i + 1)
+		switch word = p.keyword(i); word {
+		case "!", "export", "declare", "typeset", "readonly", "local", "unset", "unsetenv":
 			return p.simple(i, false) // negated they are commands to the host's grammar
 		}
 		return i, nil
-	case "fi", "done", "}":
-		return i + len(word), nil
+	}
+	l.joined = false
+	switch word {
 	case "[[":
 		return p.test(i+2, "]]")
 	case "for", "select":
+		l.open = append(l.open, "do")
+		l.first = true
 		if j := p.blanks(i + len(word)); p.has(j, "((") {
 			return p.brackets(j)
 		}
 		return p.discard(i + len(word))
 	case "case":
-		return p.branches(i + len(word))
+		end, err := p.branches(i + len(word))
+		if err != nil {
+			return 0, err
+		}
+		return p.redirects(end)
 	case "function":
 		i = p.blanks(i + len(word))
 		i += len(p.keyword(i))
-		if j := p.blanks(i); p.has(j, "(") {
-			return p.brackets(j)
-		}
-		return i, nil
-	case "export", "declare", "typeset", "readonly", "local", "unset", "unsetenv", "[":
+		l.first, l.joined = true, true
+		return p.parameters(i), nil
+	case "export", "declare", "typeset", "readonly", "local", "unset", "unsetenv":
 		return p.discard(i + len(word))
 	}
-	return p.simple(i, *first)
+	if p.has(i, "[") {
+		return p.discard(i + 1)
+	}
+	return p.simple(i, first)
+}
+
+// parameters skips the empty brackets behind the name of a function, if they are there.
+func (p *shellParser) parameters(i int) int {
+	if j := p.blanks(i); p.has(j, "(") {
+		if j = p.blanks(j + 1); p.has(j, ")") {
+			return j + 1
+		}
+	}
+	return i
 }
 
 // discard reads the words of what is no command, for the substitutions in them.
@@ -244,7 +378,7 @@ func (p *shellParser) simple(start int, first bool) (int, error) {
 	c := shellCommand{start: start}
 	if p.has(start, "((") {
 		end, err := p.nested(start+1, '(', ')')
-		if err == nil {
+		if err == nil && !shellExpression.MatchString(p.s[start+2:end-2]) {
 			c.end, c.words = end, []string{p.s[start:end]}
 			p.found = append(p.found, c)
 		}
@@ -269,36 +403,59 @@ func (p *shellParser) simple(start int, first bool) (int, error) {
 // redirection to the host's grammar.
 func (p *shellParser) words(i int, c *shellCommand, whole bool) (int, error) {
 	redirected := false // words from here on are the redirection's, to the host
+	declares := len(c.words) > 0
+	before, args := 0, 0 // assignments and redirections before the name, words behind it
 	for {
 		i = p.blanks(i)
-		if i >= len(p.s) {
+		from := i
+		if from, i = p.joined(i); i >= len(p.s) {
 			return i, nil
 		}
+		// Where a name should be, 0 is one.
 		if j, isRedirect, err := p.redirect(i); err != nil {
 			return 0, err
-		} else if isRedirect {
+		} else if isRedirect && (len(c.words) > 0 || p.s[i] != '0') {
 			hereString := p.has(i, "<<<")
 			if whole || hereString && !redirected {
 				c.end = j
 			}
 			redirected = redirected || !hereString && len(c.words) > 0
+			before++
 			i = j
 			continue
 		}
-		if p.descriptor(i) {
+		if p.descriptor(i, len(c.words) > 0) {
 			// "- 2>f", "-2>f", "- <<E": the dash is the descriptor's, to the host's grammar.
 			redirected = redirected || len(c.words) > 0
 			i++
 			continue
 		}
-		switch ch := p.s[i]; {
+		ch := p.s[i]
+		if (ch == '\n' || ch == '#') && len(c.words) == 0 && before > 1 && len(p.docs) == 0 {
+			// "A=1 B=2\nmake": to the host's grammar all this is one command.
+			if next := p.lineEnds(i); p.startsCommand(next) {
+				i = next
+				continue
+			}
+		}
+		switch {
 		case strings.IndexByte("\n;&|)#", ch) >= 0, ch == '`' && p.ticks > 0:
 			return i, nil
-		case ch == '(':
-			if len(c.words) == 1 && p.has(p.blanks(i+1), ")") { // name() defines a function
+		case ch == '(' && !declares && len(c.words) == 1 && args == 0:
+			if end := p.parameters(i); end > i { // name() defines a function
 				c.words = nil
-				return p.blanks(i+1) + 1, nil
+				return end, nil
 			}
+			end, err := p.list(i+1, ")")
+			if err != nil {
+				return 0, err
+			}
+			if whole || !redirected {
+				c.end = end
+			}
+			i, args = end, args+1
+			continue
+		case ch == '(':
 			return 0, p.bad("has a bracket where none can be", i)
 		}
 		end, plain, err := p.word(i)
@@ -308,16 +465,25 @@ func (p *shellParser) words(i int, c *shellCommand, whole bool) (int, error) {
 		if end == i {
 			return 0, p.bad("has something where a word should be", i)
 		}
-		word := p.s[i:end]
+		word := p.s[from:end]
 		switch {
-		case len(c.words) == 0 && isShellAssignment(word):
-			if end < len(p.s) && p.s[end] == '(' {
+		case (declares || len(c.words) == 0) && isShellAssignment(word):
+			before++
+			if p.has(end, "(") {
 				if end, err = p.brackets(end); err != nil {
 					return 0, err
 				}
 			}
-		case len(c.words) == 0 || plain && !redirected:
+		case len(c.words) == 0:
 			c.words = append(c.words, word)
+		default:
+			args++
+			if plain && !redirected && word != "==" && word != "=~" {
+				if strings.HasPrefix(word, `$"`) {
+					word = word[1:] // to the host's grammar a "$" and a string
+				}
+				c.words = append(c.words, word)
+			}
 		}
 		if whole || !redirected {
 			c.end = end
@@ -326,24 +492,62 @@ func (p *shellParser) words(i int, c *shellCommand, whole bool) (int, error) {
 	}
 }
 
-// isShellAssignment reports whether a word starts with a name and "=".
+// joined returns where a word starts, and where it goes on behind line ends if they are part of
+// it: "a\n\b" is one command to the host's grammar.
+func (p *shellParser) joined(i int) (from, to int) {
+	from = i
+	if p.has(i, "#") {
+		from = p.comment(i)
+	}
+	for to = from; p.has(to, "\n"); to++ {
+	}
+	if to == from || len(p.docs) > 0 || !p.has(to, "\\") || p.blanks(to) > to || to+1 == len(p.s) {
+		return i, i
+	}
+	return from, to
+}
+
+// startsCommand reports whether what is at i can be the name of a command.
+func (p *shellParser) startsCommand(i int) bool {
+	switch p.keyword(i) {
+	case "if", "then", "elif", "else", "fi", "for", "select", "while", "until", "do", "done", "case", "esac", "function", "}":
+		return false
+	}
+	return i < len(p.s) && strings.IndexByte(";&|()", p.s[i]) < 0 && !(p.s[i] == '`' && p.ticks > 0)
+}
+
+// isShellAssignment reports whether a word starts with a name and "=". The host's grammar
+// lets names start with a digit.
 func isShellAssignment(word string) bool {
 	name, _, ok := strings.Cut(word, "=")
 	name, _, _ = strings.Cut(strings.TrimSuffix(name, "+"), "[")
-	return ok && name != "" && (name[0] < '0' || name[0] > '9') &&
-		strings.Trim(name, shellNameBytes) == ""
+	return ok && name != "" && strings.Trim(name, shellNameBytes) == ""
 }
 
 const shellNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
-// word reads one word. Plain is false for one that is only an expansion, or a number.
+// What ((…)) holds that is no arithmetic to the host's grammar but an expression, so that the
+// brackets are no command: "x++" and "x+1" without blanks, "!x", 'x'.
+var shellExpression = regexp.MustCompile(`^\s*$|(?:^|[\s()<>|&])(?:\w+(?:[*/!^,.?:-]|\+(?:$|[^=]))|!\w)|\s-\w|\$\w+[^\s)\]<>|&;]|'`)
+
+// word reads one word. Plain is false for one that is only an expansion, a number or a "$".
 func (p *shellParser) word(i int) (end int, plain bool, err error) {
 	start, pieces, expansions := i, 0, 0
 	bare := false // the piece before was bare text
 	for i < len(p.s) && err == nil {
 		c := p.s[i]
-		if strings.IndexByte(" \t\r\n;&|)(", c) >= 0 || c == '`' && p.ticks > 0 || (c == '<' || c == '>') && !p.has(i+1, "(") || p.has(i, "\\\n") {
+		if strings.IndexByte(shellBlanks+"\n;&|)(", c) >= 0 || c == '`' && p.ticks > 0 {
+			break
+		}
+		if c == '\\' && i+1 < len(p.s) && strings.IndexByte("\t\r\v\f\n", p.s[i+1]) >= 0 {
 			break // a continued line parts words, to the host's grammar
+		}
+		if c == '<' || c == '>' {
+			if i == start && p.has(i+1, "(") {
+				i, err = p.expansion(i)
+				return i, false, err
+			}
+			break
 		}
 		piece := true
 		switch {
@@ -351,9 +555,11 @@ func (p *shellParser) word(i int) (end int, plain bool, err error) {
 			i, err = p.quoted(i)
 		case c == '"':
 			i, err = p.string(i + 1)
-		case c == '`', c == '$' && i+1 < len(p.s) && strings.IndexByte("({'\"", p.s[i+1]) >= 0, c == '<', c == '>':
-			i, err = p.expansion(i)
-			expansions++
+		case c == '`', c == '$' && i+1 < len(p.s) && strings.IndexByte("({['\"", p.s[i+1]) >= 0:
+			translated := p.has(i, `$"`)
+			if i, err = p.expansion(i); !translated {
+				expansions++
+			}
 		case c == '$' && i+1 < len(p.s) && isShellVariable(p.s[i+1]):
 			i++
 			if p.s[i] >= '0' && p.s[i] <= '9' || strings.IndexByte("?!#@*$-", p.s[i]) >= 0 {
@@ -363,6 +569,9 @@ func (p *shellParser) word(i int) (end int, plain bool, err error) {
 					i++
 				}
 			}
+			expansions++
+		case c == '$':
+			i++
 			expansions++
 		case c == '\\':
 			i = min(i+2, len(p.s))
@@ -379,8 +588,17 @@ func (p *shellParser) word(i int) (end int, plain bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	number := bare && pieces == 1 && isShellNumber(p.s[start:i])
+	word := p.s[start:i]
+	number := bare && pieces == 1 && (isShellNumber(word) || isShellRange(word))
 	return i, !number && !(pieces == 1 && expansions == 1), nil
+}
+
+// isShellRange reports whether a word is like {1..5}.
+func isShellRange(word string) bool {
+	word, opened := strings.CutPrefix(word, "{")
+	word, closed := strings.CutSuffix(word, "}")
+	from, to, ok := strings.Cut(word, "..")
+	return opened && closed && ok && isShellNumber(from) && isShellNumber(to)
 }
 
 // isShellNumber reports whether a word is a number to the host's grammar: 5, -5, 0x10, 16#ff.
@@ -392,9 +610,9 @@ func isShellNumber(word string) bool {
 		(!based || base != "" && strings.Trim(base, shellNameBytes+"@") == "")
 }
 
-// descriptor reports whether a dash is at i, with digits and a redirection, or a
+// descriptor reports whether a dash is at i, with digits and a redirection, or behind a name a
 // here-document, behind it.
-func (p *shellParser) descriptor(i int) bool {
+func (p *shellParser) descriptor(i int, named bool) bool {
 	if p.s[i] != '-' {
 		return false
 	}
@@ -403,7 +621,7 @@ func (p *shellParser) descriptor(i int) bool {
 	for j < len(p.s) && p.s[j] >= '0' && p.s[j] <= '9' {
 		j++
 	}
-	return j > i && (p.has(j, "<") || p.has(j, ">")) || p.has(j, "<<") && !p.has(j, "<<<")
+	return j > i && (p.has(j, "<") || p.has(j, ">")) || named && p.has(j, "<<") && !p.has(j, "<<<")
 }
 
 func isShellVariable(c byte) bool {

@@ -2,7 +2,7 @@ package team
 
 import "strings"
 
-// expansion reads $(…), ${…}, $((…)), $'…', $"…", `…`, <(…) or >(…), and the commands in it.
+// expansion reads $(…), ${…}, $((…)), $[…], $'…', $"…", `…`, <(…) or >(…), and the commands in it.
 func (p *shellParser) expansion(i int) (int, error) {
 	if p.depth++; p.depth > 100 {
 		return 0, p.bad("is nested too deep", i)
@@ -28,6 +28,8 @@ func (p *shellParser) expansion(i int) (int, error) {
 		return p.string(i + 2)
 	case p.has(i, "${"):
 		return p.nested(i+2, '{', '}')
+	case p.has(i, "$["):
+		return p.nested(i+2, '[', ']')
 	}
 	ticks := p.ticks
 	p.ticks = 0
@@ -173,14 +175,6 @@ func (p *shellParser) branches(i int) (int, error) {
 	}
 }
 
-// lineEnds skips blanks and line ends.
-func (p *shellParser) lineEnds(i int) int {
-	for i = p.blanks(i); i < len(p.s) && p.s[i] == '\n'; {
-		i = p.blanks(i + 1)
-	}
-	return i
-}
-
 // redirect reads a redirection with its target, if there is one at i.
 func (p *shellParser) redirect(i int) (end int, ok bool, err error) {
 	j := i
@@ -211,46 +205,51 @@ func (p *shellParser) redirect(i int) (end int, ok bool, err error) {
 	if op == "<<" || op == "<<-" {
 		word := p.s[start:j]
 		plain := strings.NewReplacer("'", "", `"`, "", `\`, "").Replace(word)
-		p.docs = append(p.docs, hereDoc{end: plain, tabs: op == "<<-", plain: plain != word, belong: -1})
+		p.docs = append(p.docs, hereDoc{end: plain, plain: plain != word, belong: -1})
 	}
 	return j, true, nil
 }
 
-// documents reads the here-documents that start at i, behind a line end.
+// documents reads the here-documents that start at i, behind a line end. To the host, blanks may
+// stand before the word that ends one, and the rest of that line is read on.
 func (p *shellParser) documents(i *int) error {
 	docs := p.docs
 	p.docs = nil
 	for _, d := range docs {
-		start := *i
-		for {
-			if *i >= len(p.s) {
-				return p.bad("ends before its here-document "+quoteName(d.end), start)
-			}
-			line, _, _ := strings.Cut(p.s[*i:], "\n")
-			next := min(*i+len(line)+1, len(p.s))
-			text := strings.TrimSuffix(line, "\r")
-			if d.tabs {
-				text = strings.TrimLeft(text, "\t")
-			}
-			if text == d.end {
-				if !d.plain {
-					if err := p.substitutions(start, *i); err != nil {
-						return err
-					}
-				}
-				if d.belong >= 0 {
-					p.found[d.belong].end = *i + len(line)
-				}
-				*i = next
+		if p.has(*i, "\n") {
+			*i++ // of the line that ended the one before
+		}
+		start, line, end := *i, *i, -1
+		for ; end < 0; line += strings.IndexByte(p.s[line:], '\n') + 1 {
+			blank := len(p.s[line:]) - len(strings.TrimLeft(p.s[line:], " \t"))
+			if p.has(line+blank, d.end) && p.closesLine(line+blank+len(d.end)) {
+				end = line + blank + len(d.end)
 				break
 			}
-			*i = next
+			if strings.IndexByte(p.s[line:], '\n') < 0 {
+				return p.bad("ends before its here-document "+quoteName(d.end), start)
+			}
 		}
+		if !d.plain {
+			if err := p.substitutions(start, line); err != nil {
+				return err
+			}
+		}
+		if d.belong >= 0 {
+			p.found[d.belong].end = end
+		}
+		*i = end
 	}
 	return nil
 }
 
-// substitutions reads the commands in a here-document.
+// closesLine reports whether nothing that could be part of a here-document is at i.
+func (p *shellParser) closesLine(i int) bool {
+	rest := strings.TrimLeft(p.s[i:], " \t\r")
+	return rest == "" || strings.IndexByte("\n;&|)", rest[0]) >= 0
+}
+
+// substitutions reads the commands in a here-document. Those in backticks the host does not see.
 func (p *shellParser) substitutions(i, end int) error {
 	inner := shellParser{s: p.s[:end], depth: p.depth}
 	for i < end {
@@ -258,7 +257,11 @@ func (p *shellParser) substitutions(i, end int) error {
 		switch {
 		case inner.s[i] == '\\':
 			i += 2
-		case inner.s[i] == '`', inner.has(i, "$("), inner.has(i, "${"):
+		case inner.has(i, "$("): // also $((…)): to the host's grammar it is a group in here
+			if i, err = inner.list(i+2, ")"); err != nil {
+				return err
+			}
+		case inner.has(i, "${"):
 			if i, err = inner.expansion(i); err != nil {
 				return err
 			}

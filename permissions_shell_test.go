@@ -11,15 +11,18 @@ import (
 )
 
 // The lines are what OpenCode 1.18's way to read the tree gives with the grammar that it
-// uses, tree-sitter-bash 0.25.0.
+// uses, tree-sitter-bash 0.25.0: cases written by hand, then random ones.
 func TestParseShellIsThatOfTheHost(t *testing.T) {
 	eachLine(t, "shell.jsonl", func(n int, line struct {
-		Command  string
-		Patterns []string
+		Command          string
+		Patterns, Always []string
 	}) {
 		ask, err := team.ParseShell(line.Command)
 		require.NoError(t, err, "line %d: %s", n, line.Command)
 		require.Equal(t, append([]string{}, line.Patterns...), append([]string{}, ask.Patterns...), "line %d: %s", n, line.Command)
+		if line.Always != nil {
+			require.Equal(t, line.Always, append([]string{}, ask.Always...), "line %d: %s", n, line.Command)
+		}
 	})
 }
 
