@@ -322,7 +322,9 @@ func (p *shellParser) command(i int, l *shellList) (int, error) {
 		l.first, l.joined = false, true // a redirection is of the negation
 		i = p.blanks(i + 1)
 		switch word = p.keyword(i); word {
-		case "!", "export", "declare", "typeset", "readonly", "local", "unset", "unsetenv":
+		case "!", "export", "declare", "typeset", "readonly", "local", "unset", "unsetenv",
+			"{", "if", "while", "until", "for", "select", "case", "function":
+			l.joined = false
 			return p.simple(i, false) // negated they are commands to the host's grammar
 		}
 		return i, nil
@@ -352,7 +354,10 @@ func (p *shellParser) command(i int, l *shellList) (int, error) {
 	case "export", "declare", "typeset", "readonly", "local", "unset", "unsetenv":
 		return p.discard(i + len(word))
 	}
-	if p.has(i, "[") {
+	switch {
+	case word == "[":
+		return p.test(i+1, "]")
+	case p.has(i, "["):
 		return p.discard(i + 1)
 	}
 	return p.simple(i, first)
@@ -528,7 +533,7 @@ const shellNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 
 // What ((…)) holds that is no arithmetic to the host's grammar but an expression, so that the
 // brackets are no command: "x++" and "x+1" without blanks, "!x", 'x'.
-var shellExpression = regexp.MustCompile(`^\s*$|(?:^|[\s()<>|&])(?:\w+(?:[*/!^,.?:-]|\+(?:$|[^=]))|!\w)|\s-\w|\$\w+[^\s)\]<>|&;]|'`)
+var shellExpression = regexp.MustCompile(`^\s*$|(?:^|[\s()<>|&])(?:\w+(?:[*/!^,.?:-]|\+(?:$|[^=]))|!\w)|\s-\w+\s|\$\w+[^\s)\]<>|&;]|'`)
 
 // word reads one word. Plain is false for one that is only an expansion, a number or a "$".
 func (p *shellParser) word(i int) (end int, plain bool, err error) {

@@ -108,7 +108,7 @@ func (p *shellParser) test(i int, end string) (int, error) {
 			return 0, p.bad("ends before its "+end, start)
 		}
 		if p.keyword(i) == end {
-			return i + len(end), nil
+			return p.redirects(i + len(end))
 		}
 		if strings.IndexByte("\n;&|()<>", p.s[i]) >= 0 && !p.has(i, "<(") {
 			i++
