@@ -62,7 +62,7 @@ func TestParseShell(t *testing.T) {
 		}
 	})
 	t.Run("what is not closed is refused", func(t *testing.T) {
-		for _, command := range []string{"echo 'a", `echo "a`, "echo $(a", "echo `a", "(a", "a)", "echo ${a", "cat <<E\nx", "case a in b) c", "[[ a", "((a", "a <", "a (b", "`[[ `", "`(`", "x=(a",
+		for _, command := range []string{"echo 'a", `echo "a`, "echo $(a", "echo `a", "(a", "a)", "echo ${a", "cat <<E\nx", "case a in b) c", "[[ a", "((a", "a <", "a (b", "`[[ `", "`(`", "x=(a", "if a; then b", "while a; do b", "{ a", "for i in x; do a", "[ a",
 			strings.Repeat("( ", 200) + strings.Repeat(")", 200)} {
 			_, err := team.ParseShell(command)
 			require.ErrorIs(t, err, team.ErrInvalid, command)
