@@ -279,8 +279,12 @@ func (p *shellParser) closes(i int, end string) int {
 // redirects reads the redirections of a group, and the words behind them, which belong to
 // them.
 func (p *shellParser) redirects(i int) (int, error) {
-	if _, ok, err := p.redirect(p.blanks(i)); !ok || err != nil {
-		return i, err
+	j := p.blanks(i)
+	for j < len(p.s) && p.s[j] >= '0' && p.s[j] <= '9' {
+		j++
+	}
+	if !p.has(j, "<") && !p.has(j, ">") && !p.has(j, "&>") || p.has(j, "<(") || p.has(j, ">(") {
+		return i, nil
 	}
 	return p.discard(i)
 }

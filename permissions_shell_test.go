@@ -70,7 +70,7 @@ func TestParseShell(t *testing.T) {
 	})
 	t.Run("linear time", func(t *testing.T) {
 		start := time.Now()
-		for _, s := range []string{"a;", "$(", "$((", "`", "(", "((", "'", `"`, "${", "<<E\n", "a <<E\n", "x=", "case a in ", "[[ ", "a|", "{ ", "if ", "\\\n", "#", "$((a) ", "a=(", "a>b ", "$'", "\"$("} {
+		for _, s := range []string{"a;", "$(", "$((", "`", "(", "((", "'", `"`, "${", "<<E\n", "a <<E\n", "x=", "case a in ", "[[ ", "a|", "{ ", "if ", "\\\n", "#", "$((a) ", "a=(", "a>b ", "$'", "\"$(", "(a)>$(", "{ a; } <<E $(", "a\n\\b", "A=1 B=2\n", "a <<''\n\\\n", "[ a ] >f ", "! "} {
 			_, _ = team.ParseShell(strings.Repeat(s, 200_000/len(s)))
 			_, _ = team.ParseShell("a " + strings.Repeat(s, 200_000/len(s)) + strings.Repeat(")", 100))
 		}
