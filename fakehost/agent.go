@@ -15,7 +15,7 @@ import (
 // An Agent is a persona of the host. In place of a model it has a function.
 type Agent struct {
 	Name        string
-	Description string
+	Description string // empty keeps that of the host's own agent of this name
 	Mode        string // "primary", "subagent" or "all"; empty is "all"
 	Hidden      bool
 	Model       *Model
@@ -46,7 +46,7 @@ func (a Agent) MarshalJSON() ([]byte, error) {
 			out["temperature"] = 0.5 // as captured
 		}
 		if a.Model != nil {
-			out["model"] = modelV1{a.Model.Provider, a.Model.ID}
+			out["model"] = toModelV1(*a.Model)
 		}
 	} else {
 		out["id"], out["hidden"], out["permissions"] = a.Name, a.Hidden, []ruleV2{}
@@ -113,10 +113,10 @@ func newAgents(h *Host) *AgentDomain {
 		plan = append(plan, Rule{"edit", ".opencode/plans/*.md", team.Allow})
 	}
 	d.list = []Agent{
-		{Name: "build", Mode: "primary", Permissions: build},
-		{Name: "plan", Mode: "primary", Permissions: plan},
-		{Name: "general", Mode: "subagent", Permissions: append(slices.Clone(rules), Rule{todo, "*", team.Deny})},
-		{Name: "explore", Mode: "subagent", Permissions: append(slices.Clone(rules), Rule{"*", "*", team.Deny},
+		{Name: "build", Mode: "primary", Description: "Works, and asks where its rules say so.", Permissions: build},
+		{Name: "plan", Mode: "primary", Description: "Plans, and edits nothing else.", Permissions: plan},
+		{Name: "general", Mode: "subagent", Description: "Carries out a piece of work of any kind.", Permissions: append(slices.Clone(rules), Rule{todo, "*", team.Deny})},
+		{Name: "explore", Mode: "subagent", Description: "Searches and reads, and changes nothing.", Permissions: append(slices.Clone(rules), Rule{"*", "*", team.Deny},
 			Rule{"grep", "*", team.Allow}, Rule{"glob", "*", team.Allow}, Rule{"list", "*", team.Allow},
 			Rule{h.profile.Shell, "*", team.Allow}, Rule{"webfetch", "*", team.Allow}, Rule{"read", "*", team.Allow})},
 	}
@@ -174,6 +174,9 @@ func (d *AgentDomain) Add(a Agent) error {
 		if i >= 0 {
 			a.Permissions = d.list[i].Permissions
 		}
+	}
+	if i >= 0 {
+		a.Description = cmp.Or(a.Description, d.list[i].Description)
 	}
 	a.v1, a.native = d.h.profile.v1(), i >= 0 && d.list[i].native
 	if i >= 0 {

@@ -120,11 +120,17 @@ func (d *SessionDomain) Command(ctx context.Context, session, name, arguments st
 	if !ok {
 		return InboxItem{}, &NotFoundError{"command", name}
 	}
-	text := strings.ReplaceAll(c.Template, "$ARGUMENTS", arguments)
+	return d.command(ctx, session, c, arguments, Prompt{})
+}
+
+// command admits the prompt of c, with what of in the caller has chosen: generation 1 lets it
+// choose the message's id, and an agent and a model where the command has none.
+func (d *SessionDomain) command(ctx context.Context, session string, c Command, arguments string, in Prompt) (InboxItem, error) {
+	name, text := c.Name, strings.ReplaceAll(c.Template, "$ARGUMENTS", arguments)
 	if !d.h.profile.v1() {
 		return d.admit(ctx, "prompt", session, "user", Prompt{Text: text, Agent: c.Agent})
 	}
-	in := Prompt{Agent: c.Agent}
+	in.Agent = cmp.Or(c.Agent, in.Agent)
 	part := mustJSON(map[string]any{"type": "text", "text": text})
 	if c.Subtask {
 		in.Agent = ""

@@ -100,6 +100,10 @@ func (h *Host) move(s *Session, item InboxItem) error {
 // Summarize compacts a session at once. Generation 1; see Compact for generation 2. It is
 // refused while the session is busy.
 func (d *SessionDomain) Summarize(ctx context.Context, session string) error {
+	return d.summarize(ctx, session, d.h.opts.Model)
+}
+
+func (d *SessionDomain) summarize(ctx context.Context, session string, model Model) error {
 	if !d.h.profile.v1() {
 		return d.h.absent("session.summarize")
 	}
@@ -119,8 +123,8 @@ func (d *SessionDomain) Summarize(ctx context.Context, session string) error {
 			return err
 		}
 		j := journalV1{}
-		agent, model := t.h.agentOf(s), t.h.opts.Model
-		user := userV1{ID: t.h.newID("msg_"), Session: session, Role: "user", Time: createdV1{t.now}, Agent: agent, Model: modelV1{model.Provider, model.ID}}
+		agent := t.h.agentOf(s)
+		user := userV1{ID: t.h.newID("msg_"), Session: session, Role: "user", Time: createdV1{t.now}, Agent: agent, Model: toModelV1(model)}
 		if err := t.insertMessage(user.ID, session, "user", user); err != nil {
 			return err
 		}
@@ -129,14 +133,17 @@ func (d *SessionDomain) Summarize(ctx context.Context, session string) error {
 		if err := j.part(t, st, t.h.newID("prt_"), map[string]any{"type": "compaction", "auto": false}); err != nil {
 			return err
 		}
-		st = &step{id: t.h.newID("msg_"), session: s, agent: agent, model: model, parent: user.ID, began: t.now, ended: t.now, finish: "stop", opened: true}
+		st = &step{id: t.h.newID("msg_"), session: s, agent: "compaction", model: model, parent: user.ID, began: t.now, summary: true}
 		info := st.infoV1()
-		info.Summary = true
 		if err := t.insertMessage(st.id, session, "assistant", info); err != nil {
 			return err
 		}
 		t.emit("message.updated", session, map[string]any{"sessionID": session, "info": info})
 		if err := j.text(t, st, fmt.Sprintf("summary of %d messages", len(list))); err != nil {
+			return err
+		}
+		st.finish, st.ended = "stop", t.now
+		if err := j.stepEnded(t, st); err != nil {
 			return err
 		}
 		t.emit("session.compacted", session, map[string]any{"sessionID": session})

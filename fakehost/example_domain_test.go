@@ -385,7 +385,7 @@ func ExampleHost_planExit() {
 	s := must(host.Session.Create(ctx, fakehost.NewSession{Agent: "plan"}))
 	events := must(host.Event.Subscribe(ctx))
 	defer events.Close()
-	must(host.Session.Prompt(ctx, s.ID, fakehost.Prompt{Text: "plan it"}))
+	must(host.Session.Prompt(ctx, s.ID, fakehost.Prompt{Text: "plan it", Agent: "plan"}))
 	for e := must(events.Next(ctx)); e.Type != "question.asked"; e = must(events.Next(ctx)) {
 	}
 	q := must(host.Question.List(ctx, s.ID))[0]

@@ -25,9 +25,8 @@ const maxBody = 32 << 20
 //
 // Generation 1 also has what was measured of its second API: the log, admission by id, a
 // stream that ends by itself, and a wait that is refused. The routes are in GET /doc
-// (generation 1), which also says which of the real host's are not served, and why: those answer
-// 501. A path that no route has answers 404 without a body, where the real host
-// may serve its web page.
+// (generation 1). The few of generation 2 whose shapes are not known answer 501 and the reason. A
+// path that no route has answers 404 without a body, where the real host may serve its web page.
 //
 // With Options.Password set, requests need HTTP Basic authentication or the query
 // auth_token, which is base64 of "user:password". The folder is the query directory or the
@@ -67,6 +66,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, errAbort):
 		panic(http.ErrAbortHandler) // the server cuts the connection
+	case errors.Is(err, errMedia):
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(http.StatusUnsupportedMediaType)
+		_, _ = io.WriteString(w, err.Error()) // a client that is gone needs no answer
 	case err != nil:
 		q.answer(q.failure(err))
 	case out == nil:
@@ -89,6 +92,7 @@ type request struct {
 	r      *http.Request
 	ids    map[string]string // what the route's path has in braces
 	second bool              // of generation 1's second API
+	loose  bool              // see takeLoose
 }
 
 func (q *request) run(r *route) (any, error) {
@@ -141,14 +145,11 @@ var (
 // decode reads the body, a JSON object, into v. Fields that v does not have are left
 // out, as the real host does. An empty body is an empty object.
 func (q *request) decode(v any) error {
-	data, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, maxBody))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return errLarge
-	}
+	data, err := q.body()
 	if err != nil {
-		return errBody
+		return err
 	}
-	if data = bytes.TrimSpace(data); len(data) == 0 {
+	if len(data) == 0 {
 		data = []byte("{}")
 	}
 	if data[0] != '{' || json.Unmarshal(data, v) != nil {

@@ -14,9 +14,6 @@ func (q *request) doc() (any, error) {
 	for _, r := range routesOf(q.h.profile) {
 		operation := map[string]any{"operationId": strings.ToLower(r.method) + strings.NewReplacer("/", ".", "{", "", "}", "").Replace(r.path),
 			"summary": r.says, "responses": map[string]any{"200": map[string]any{"description": r.says}}}
-		if r.lacks != "" {
-			operation["responses"] = map[string]any{"501": map[string]any{"description": "not served: " + r.lacks}}
-		}
 		parameters := []any{}
 		for _, s := range strings.Split(r.path, "/") {
 			if name, ok := strings.CutPrefix(s, "{"); ok {

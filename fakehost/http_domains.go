@@ -1,21 +1,14 @@
 package fakehost
 
-import (
-	"errors"
-
-	"github.com/teamchan/team"
-)
+import "strings"
 
 // The routes of what people are asked, of the list of things to do, and of what agents may load
 // and call.
 
 var domainsV1 = []route{
-	{"GET", "/session/{sessionID}/todo", "its list of things to do; of an unknown session it is empty", func(q *request) (any, error) {
+	{"GET", "/session/{sessionID}/todo", "its list of things to do", func(q *request) (any, error) {
 		list, err := q.h.Todo.Get(q.ctx(), q.session())
-		if err != nil && !errors.Is(err, team.ErrNotFound) {
-			return nil, err
-		}
-		return array(list), nil
+		return array(list), err
 	}, ""},
 	{"GET", "/question", "what waits for an answer", func(q *request) (any, error) {
 		list, err := q.h.Question.List(q.ctx(), "")
@@ -23,15 +16,18 @@ var domainsV1 = []route{
 	}, ""},
 	{"POST", "/question/{requestID}/reply", "answer: {answers: [[label, …], …]}", func(q *request) (any, error) {
 		var in struct{ Answers [][]string }
-		if err := q.decode(&in); err != nil {
+		if err := q.param("requestID", "que"); err != nil {
 			return nil, err
 		}
-		if in.Answers == nil {
-			return nil, errBody
+		if err := q.take(answersForm, &in); err != nil {
+			return nil, err
 		}
 		return true, q.h.Question.Reply(q.ctx(), q.ids["requestID"], in.Answers)
 	}, ""},
 	{"POST", "/question/{requestID}/reject", "dismiss", func(q *request) (any, error) {
+		if err := q.param("requestID", "que"); err != nil {
+			return nil, err
+		}
 		return true, q.h.Question.Reject(q.ctx(), q.ids["requestID"])
 	}, ""},
 	{"GET", "/skill", "the skills", func(q *request) (any, error) {
@@ -46,9 +42,15 @@ var domainsV1 = []route{
 		list, err := q.h.Command.List(q.ctx())
 		out := []map[string]any{}
 		for _, c := range list {
-			info := map[string]any{"name": c.Name, "template": c.Template, "subtask": c.Subtask}
+			info := map[string]any{"name": c.Name, "template": c.Template, "source": "command", "hints": []string{},
+				"agent": null(c.Agent), "model": nil, "subtask": nil}
+			if strings.Contains(c.Template, "$ARGUMENTS") {
+				info["hints"] = []string{"$ARGUMENTS"}
+			}
+			if c.Subtask {
+				info["subtask"] = true
+			}
 			setIf(info, "description", c.Description)
-			setIf(info, "agent", c.Agent)
 			out = append(out, info)
 		}
 		return out, err

@@ -73,18 +73,29 @@ func (q *request) failureV1(err error) (int, any) {
 	if id := q.ids["requestID"]; conflict != nil && id != "" {
 		missing = &NotFoundError{"question", id} // what is settled is not there any more
 	}
+	refused, _ := errors.AsType[*badRequest](err)
 	switch {
+	case q.loose && (refused != nil || errors.Is(err, errBody) || errors.Is(err, team.ErrInvalid)):
+		return http.StatusBadRequest, map[string]any{"_tag": "BadRequest"}
+	case refused != nil:
+		return http.StatusBadRequest, named("BadRequest", refused.why, map[string]any{"kind": refused.kind})
+	case missing != nil && (missing.What == "agent" || missing.What == "command"): // which this host does not foresee
+		return http.StatusInternalServerError, named("UnknownError", missing.Error(), map[string]any{"ref": newRef()})
 	case missing != nil && (missing.What == "permission" || missing.What == "question"):
 		tag, _ := missingTag(missing.What)
 		return http.StatusNotFound, tagged(tag, capital(missing.What)+" request not found: "+missing.ID, map[string]any{"requestID": missing.ID})
 	case missing != nil:
 		return http.StatusNotFound, named("NotFoundError", capital(missing.What)+" not found: "+missing.ID, nil)
+	case conflict != nil && strings.HasPrefix(conflict.Resource, "ses"):
+		return http.StatusConflict, tagged("SessionBusyError", conflict.Error(), map[string]any{"sessionID": conflict.Resource})
 	case conflict != nil:
 		return http.StatusConflict, tagged("ConflictError", conflict.Error(), map[string]any{"resource": conflict.Resource})
 	case errors.Is(err, errLarge):
 		return http.StatusRequestEntityTooLarge, map[string]any{"_tag": "BadRequest"}
-	case errors.Is(err, errBody), errors.Is(err, team.ErrInvalid), errors.Is(err, errCursor):
+	case errors.Is(err, errCursor):
 		return http.StatusBadRequest, map[string]any{"_tag": "BadRequest"}
+	case errors.Is(err, team.ErrInvalid):
+		return http.StatusBadRequest, named("BadRequest", err.Error(), map[string]any{"kind": "Payload"})
 	case unavailable(err):
 		return http.StatusServiceUnavailable, tagged("ServiceUnavailableError", err.Error(), nil)
 	case errors.Is(err, errors.ErrUnsupported):

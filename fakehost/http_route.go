@@ -70,7 +70,4 @@ func (r *route) match(path []string) (map[string]string, bool) {
 // Why routes of the real host are not served.
 const (
 	lacksShape = "its shapes are not known"
-	lacksShell = "a shell command without an agent is not there; let a scripted agent call the tool"
-	lacksShare = "there is no site to share to"
-	lacksModel = "it is work of a language model, with the real host's own prompt"
 )

@@ -59,6 +59,7 @@ func (q *request) frames() *frames {
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-cache, no-transform")
 	header.Set("X-Accel-Buffering", "no")
+	header.Set("X-Content-Type-Options", "nosniff")
 	f := &frames{q.w, http.NewResponseController(q.w)}
 	f.w.WriteHeader(http.StatusOK)
 	return f

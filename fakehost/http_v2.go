@@ -152,7 +152,7 @@ var routesV2 = []route{
 		if err := q.decode(&in); err != nil {
 			return nil, err
 		}
-		return data(Revert{in.MessageID}), q.h.Session.Stage(q.ctx(), q.session(), in.MessageID)
+		return data(Revert{Message: in.MessageID}), q.h.Session.Stage(q.ctx(), q.session(), in.MessageID)
 	}, ""},
 	{"DELETE", "/api/session/{sessionID}/revert", "undo it", func(q *request) (any, error) {
 		return nil, q.h.Session.Unstage(q.ctx(), q.session())

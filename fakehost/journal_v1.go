@@ -17,7 +17,10 @@ type createdV1 struct {
 type modelV1 struct {
 	Provider string `json:"providerID"`
 	ID       string `json:"modelID"`
+	Variant  string `json:"variant,omitempty"`
 }
+
+func toModelV1(m Model) modelV1 { return modelV1{m.Provider, m.ID, m.Variant} }
 
 type userV1 struct {
 	ID      string    `json:"id"`
@@ -27,6 +30,14 @@ type userV1 struct {
 	Summary *diffsV1  `json:"summary,omitempty"`
 	Agent   string    `json:"agent"`
 	Model   modelV1   `json:"model"`
+	optionsV1
+}
+
+// optionsV1 are what a prompt may say besides.
+type optionsV1 struct {
+	System string          `json:"system,omitempty"`
+	Tools  map[string]bool `json:"tools,omitempty"` // rules of the session, in an older form
+	Format json.RawMessage `json:"format,omitempty"`
 }
 
 type diffsV1 struct {
@@ -48,6 +59,7 @@ type assistantV1 struct {
 	Summary  bool       `json:"summary,omitempty"`
 	Cost     float64    `json:"cost"`
 	Tokens   tokenCount `json:"tokens"`
+	Variant  string     `json:"variant,omitempty"`
 	Finish   string     `json:"finish,omitempty"`
 }
 
@@ -87,7 +99,7 @@ func toErrorV1(e *AgentError) *errorV1 {
 func (st *step) infoV1() assistantV1 {
 	out := assistantV1{ID: st.id, Session: st.session.ID, Role: "assistant", Time: stepTimeV1{st.began, st.ended}, ParentID: st.parent,
 		ModelID: st.model.ID, Provider: st.model.Provider, Mode: st.agent, Agent: st.agent,
-		Path: pathV1{st.session.Directory, st.session.Directory}, Finish: st.finish}
+		Path: pathV1{st.session.Directory, st.session.Directory}, Summary: st.summary, Variant: st.model.Variant, Finish: st.finish}
 	if st.finish != "" {
 		out.Tokens = tokenCount{Total: stepInput + stepOutput, Input: stepInput, Output: stepOutput}
 	}

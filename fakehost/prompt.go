@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -31,8 +33,9 @@ type Prompt struct {
 	PartID    string            // "prt_…"; the part of that id is overwritten
 	Parts     []json.RawMessage // instead of Text
 	Synthetic bool              // marks the part as written by a program
-	Agent     string            // from this prompt on
+	Agent     string            // from this prompt on; empty is "build", whatever the session's was
 	Model     *Model
+	options   optionsV1
 }
 
 func (p Prompt) check() error {
@@ -88,6 +91,9 @@ func (d *SessionDomain) admit(ctx context.Context, method, session, typ string, 
 		}
 	}
 	if typ == "user" {
+		if d.h.profile.v1() {
+			in.Parts = d.h.attached(in.Parts)
+		}
 		in = d.h.hookPrompt(ctx, session, in)
 		if err := in.check(); err != nil {
 			return InboxItem{}, err
@@ -116,6 +122,9 @@ func (t *tx) admit(session, typ string, in Prompt) (InboxItem, error) {
 	}
 	var out InboxItem
 	if t.h.profile.v1() {
+		if typ == "synthetic" { // the host's own work
+			in.Agent = cmp.Or(in.Agent, s.Agent)
+		}
 		out, err = t.admitV1(s, in)
 	} else {
 		payload := map[string]any{"text": in.Text}
@@ -193,7 +202,7 @@ func (t *tx) admitV1(s *Session, in Prompt) (InboxItem, error) {
 			return InboxItem{}, err
 		}
 	}
-	agent, model := cmp.Or(in.Agent, s.Agent, "build"), in.Model
+	agent, model := cmp.Or(in.Agent, "build"), in.Model
 	if model == nil {
 		model = cmp.Or(s.Model, &t.h.opts.Model)
 	}
@@ -203,7 +212,17 @@ func (t *tx) admitV1(s *Session, in Prompt) (InboxItem, error) {
 			return InboxItem{}, err
 		}
 	}
-	info := userV1{ID: id, Session: s.ID, Role: "user", Time: createdV1{t.now}, Agent: agent, Model: modelV1{model.Provider, model.ID}}
+	if tools := in.options.Tools; len(tools) > 0 {
+		s.Permissions = nil
+		for _, name := range slices.Sorted(maps.Keys(tools)) {
+			effect := team.Deny
+			if tools[name] {
+				effect = team.Allow
+			}
+			s.Permissions = append(s.Permissions, Rule{name, "*", effect})
+		}
+	}
+	info := userV1{ID: id, Session: s.ID, Role: "user", Time: createdV1{t.now}, Agent: agent, Model: toModelV1(*model), optionsV1: in.options}
 	if was == nil {
 		if err := t.insertMessage(id, s.ID, "user", info); err != nil {
 			return InboxItem{}, err

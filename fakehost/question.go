@@ -114,8 +114,8 @@ func (d *QuestionDomain) List(ctx context.Context, session string) ([]QuestionRe
 	return d.pending.requests(session), nil
 }
 
-// Reply answers a request: for each question its labels; fewer leave the rest unanswered. An own
-// answer is refused where the question does not take one. A *NotFoundError if it is not pending.
+// Reply answers a request: for each question its labels; fewer leave the rest unanswered, and more
+// are of no effect. An own answer is refused where the question does not take one. A *NotFoundError if it is not pending.
 func (d *QuestionDomain) Reply(ctx context.Context, request string, answers [][]string) error {
 	if err := d.h.enter(ctx, Call{Domain: "question", Method: "reply", Name: request}); err != nil {
 		return err
@@ -125,10 +125,7 @@ func (d *QuestionDomain) Reply(ctx context.Context, request string, answers [][]
 		return err
 	}
 	questions := p.request.Questions
-	if len(answers) > len(questions) {
-		return invalid("answers", fmt.Sprintf("are %d to %d questions", len(answers), len(questions)), "answer each question with one list")
-	}
-	for i, labels := range answers {
+	for i, labels := range answers[:min(len(answers), len(questions))] {
 		for _, label := range labels {
 			known := slices.ContainsFunc(questions[i].Options, func(o Option) bool { return o.Label == label })
 			if custom := questions[i].Custom; !known && custom != nil && !*custom {

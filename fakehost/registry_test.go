@@ -25,7 +25,7 @@ func TestAgentList(t *testing.T) {
 			names = append(names, a.Name)
 		}
 		require.Equal(t, []string{"build", "compaction", "explore", "general", "mine", "plan", "summary", "title"}, names)
-		require.ElementsMatch(t, []string{"name", "mode", "native", "permission", "options"}, keys(object(t, list[0])))
+		require.ElementsMatch(t, []string{"name", "mode", "description", "native", "permission", "options"}, keys(object(t, list[0])))
 		require.ElementsMatch(t, []string{"name", "mode", "native", "hidden", "permission", "options"}, keys(object(t, list[1])))
 		mine := object(t, list[4])
 		require.Equal(t, []any{"mine", false, "d", "all"}, []any{mine["name"], mine["native"], mine["description"], mine["mode"]})

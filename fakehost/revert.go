@@ -8,6 +8,10 @@ import (
 // A Revert is a place in a session that it is to go back to, until that is committed or cleared.
 type Revert struct {
 	Message string `json:"messageID"` // this message goes, and all behind it
+
+	// Generation 1. Files stay as they are, so there is no difference.
+	Snapshot string  `json:"snapshot,omitempty"`
+	Diff     *string `json:"diff,omitempty"`
 }
 
 // Stage marks a message as the one that the session goes back to. The next prompt of a user commits it
@@ -21,7 +25,10 @@ func (d *SessionDomain) Stage(ctx context.Context, session, message string) erro
 		if err != nil || m.Session != session {
 			return cmp.Or(err, error(&NotFoundError{"message", message}))
 		}
-		s.Revert = &Revert{message}
+		s.Revert = &Revert{Message: message}
+		if s.v1 {
+			s.Revert.Snapshot, s.Revert.Diff = snapshot, new(string)
+		}
 		return t.revertEvent("staged", s, map[string]any{"revert": s.Revert})
 	})
 }

@@ -35,7 +35,12 @@ func TestRevert(t *testing.T) {
 			require.NoError(t, h.Session.Stage(t.Context(), session, second))
 			s, err := h.Session.Get(t.Context(), session)
 			require.NoError(t, err)
-			require.Equal(t, map[string]any{"messageID": second}, object(t, s)["revert"])
+			want := map[string]any{"messageID": second}
+			if p.Generation == 1 {
+				want["diff"], want["snapshot"] = "", object(t, s)["revert"].(map[string]any)["snapshot"]
+				require.Regexp(t, "^[0-9a-f]{40}$", want["snapshot"])
+			}
+			require.Equal(t, want, object(t, s)["revert"])
 			require.Equal(t, before, texts(t, h, session))
 			prompt(t, h, session, "three")
 			wait(t, h, session)

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -29,7 +32,8 @@ type NewSession struct {
 }
 
 // Create makes a session. A child takes its parent's folder and, in generation 2 and
-// where its own are nil, a snapshot of the parent's permissions and metadata.
+// where its own are nil, a snapshot of the parent's permissions and metadata. Generation 1 takes
+// a parent and an agent that it does not know (OpenCode 1.18.33).
 func (d *SessionDomain) Create(ctx context.Context, in NewSession) (*Session, error) {
 	if err := d.h.enter(ctx, Call{Domain: "session", Method: "create", Session: in.ID}); err != nil {
 		return nil, err
@@ -45,7 +49,7 @@ func (d *SessionDomain) Create(ctx context.Context, in NewSession) (*Session, er
 	if in.Metadata != nil && !json.Valid(in.Metadata) {
 		return nil, invalid("session metadata", "is not JSON", "pass one JSON object")
 	}
-	if in.Agent != "" {
+	if in.Agent != "" && !d.h.profile.v1() {
 		if _, err := d.h.Agent.get(in.Agent); err != nil {
 			return nil, err
 		}
@@ -74,8 +78,11 @@ func (t *tx) create(in NewSession) (*Session, error) {
 		Metadata: in.Metadata, Permissions: in.Permissions, Created: t.now, Updated: t.now, v1: h.profile.v1()}
 	if in.Parent != "" {
 		parent, err := t.session(in.Parent)
-		if err != nil {
+		switch {
+		case err != nil && !s.v1:
 			return nil, err
+		case err != nil:
+			parent = s // generation 1 takes any parent
 		}
 		s.Directory, s.Path, s.Project = parent.Directory, parent.Path, parent.Project
 		if !s.v1 && in.Permissions == nil {
@@ -148,28 +155,33 @@ type ListSessions struct {
 	Roots     bool   // only sessions without parent
 	Directory string // only those in this folder
 	Search    string // only those whose title has this
-	Oldest    bool   // oldest first, not newest
+	Since     int64  // ms: only those that were changed since
+	Oldest    bool   // oldest first, not newest; generation 2
 	Limit     int    // zero is the host's default, 50
-	After     string // an id from the page before
+	After     string // an id from the page before; generation 2
 }
 
 // List returns a page of sessions, newest first. Order is that of their making, not of
-// their ids.
+// their ids; in generation 1 that of their last change.
 func (d *SessionDomain) List(ctx context.Context, in ListSessions) ([]*Session, error) {
 	if err := d.h.enter(ctx, Call{Domain: "session", Method: "list", Session: in.Parent}); err != nil {
 		return nil, err
 	}
-	order, behind := "DESC", "<"
-	if in.Oldest {
-		order, behind = "ASC", ">"
+	order, behind := "rowid DESC", "<"
+	switch {
+	case d.h.profile.v1():
+		order = "time_updated DESC, rowid DESC"
+	case in.Oldest:
+		order, behind = "rowid ASC", ">"
 	}
 	if in.Limit <= 0 {
 		in.Limit = 50
 	}
 	return d.query(`SELECT `+sessionColumns+` FROM session_v2 WHERE (?1 IS NULL OR parent_id = ?1) AND (NOT ?2 OR parent_id IS NULL)
 		AND (?3 IS NULL OR directory = ?3) AND (?4 IS NULL OR instr(lower(title), lower(?4)))
-		AND (?5 IS NULL OR rowid `+behind+` (SELECT rowid FROM session_v2 WHERE id = ?5)) ORDER BY rowid `+order+` LIMIT ?6`,
-		null(in.Parent), in.Roots, null(in.Directory), null(in.Search), null(in.After), in.Limit)
+		AND (?5 IS NULL OR rowid `+behind+` (SELECT rowid FROM session_v2 WHERE id = ?5)) 
+		AND time_updated >= ?7 ORDER BY `+order+` LIMIT ?6`,
+		null(in.Parent), in.Roots, null(in.Directory), null(in.Search), null(in.After), in.Limit, in.Since)
 }
 
 // Children returns the sessions whose parent is id, oldest first.
@@ -210,7 +222,7 @@ func (d *SessionDomain) query(sql string, args ...any) (out []*Session, err erro
 // SessionChange says what to change; nil fields stay.
 type SessionChange struct {
 	Title       *string
-	Metadata    json.RawMessage // generation 2
+	Metadata    json.RawMessage // replaced
 	Permissions []Rule          // replaced; generation 1 appends them
 	Archived    *int64          // ms; generation 1
 }
@@ -231,7 +243,11 @@ func (d *SessionDomain) Update(ctx context.Context, id string, in SessionChange)
 			if in.Archived != nil {
 				s.Archived = *in.Archived
 			}
+			if in.Metadata != nil {
+				s.Metadata = in.Metadata
+			}
 			s.Permissions = append(s.Permissions, in.Permissions...)
+			s.still = in.Metadata == nil && in.Permissions == nil // 1.18.33
 			return nil
 		}
 		var errs []error
@@ -386,7 +402,8 @@ func (d *SessionDomain) Remove(ctx context.Context, id string) error {
 }
 
 // Fork makes a copy of the session with its messages, up to but not with message
-// before if that is set. The copy has no parent, and nothing of the inbox.
+// before if that is set. The copy has no parent, and nothing of the inbox. In generation 1 it has
+// neither agent, model nor rules, and of a message that is not there all are copied (OpenCode 1.18.33).
 func (d *SessionDomain) Fork(ctx context.Context, id, before string) (*Session, error) {
 	if err := d.h.enter(ctx, Call{Domain: "session", Method: "fork", Session: id}); err != nil {
 		return nil, err
@@ -403,10 +420,12 @@ func (d *SessionDomain) Fork(ctx context.Context, id, before string) (*Session, 
 		}
 		if before != "" {
 			i := slices.IndexFunc(messages, func(m *Message) bool { return m.ID == before })
-			if i < 0 {
+			switch {
+			case i >= 0:
+				messages = messages[:i]
+			case !from.v1:
 				return &NotFoundError{"message", before}
 			}
-			messages = messages[:i]
 		}
 		s := *from
 		s.ID, s.Parent, s.Slug, s.Created, s.Updated = t.h.newID("ses_"), "", newSlug(), t.now, t.now
@@ -417,7 +436,8 @@ func (d *SessionDomain) Fork(ctx context.Context, id, before string) (*Session, 
 			s.Fork = &Fork{id, Boundary{"through", messages[n-1].ID}}
 		}
 		if s.v1 {
-			s.Fork, s.Title = nil, s.Title+" (fork #1)"
+			s.Fork, s.Title = nil, forkTitle(s.Title)
+			s.Agent, s.Model, s.Permissions, s.summary, s.Input, s.Output = "", nil, nil, false, 0, 0
 		}
 		if err := t.insertSession(&s); err != nil {
 			return err
@@ -438,4 +458,16 @@ func (d *SessionDomain) Fork(ctx context.Context, id, before string) (*Session, 
 		return err
 	})
 	return out, err
+}
+
+var forkPattern = regexp.MustCompile(`^(.*) \(fork #(\d{1,9})\)$`)
+
+// forkTitle is the title of a copy. Generation 1.
+func forkTitle(title string) string {
+	n := 0
+	if m := forkPattern.FindStringSubmatch(title); m != nil {
+		title = m[1]
+		n, _ = strconv.Atoi(m[2]) // nine digits at most
+	}
+	return fmt.Sprintf("%s (fork #%d)", title, n+1)
 }

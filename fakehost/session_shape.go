@@ -40,6 +40,7 @@ type Session struct {
 
 	v1      bool
 	summary bool
+	still   bool // what is saved is no change that counts for Updated
 }
 
 // A Fork says of what a session is a copy, and how far.
@@ -128,7 +129,7 @@ func (s Session) MarshalJSON() ([]byte, error) {
 			s.Version, s.Metadata, rulesV1(s.Permissions), s.Revert, sessionTime{Created: s.Created, Updated: s.Updated, Archived: s.Archived}}
 		if s.Model != nil {
 			m := *s.Model
-			if m.Variant == "" {
+			if m.Variant == "" && s.Agent != "" { // a prompt has chosen it
 				m.Variant = "default"
 			}
 			out.Model = &m
@@ -200,7 +201,9 @@ func (t *tx) session(id string) (*Session, error) {
 
 // saveSession stores every field of s that can change, and the time.
 func (t *tx) saveSession(s *Session) error {
-	s.Updated = t.now
+	if !s.still {
+		s.Updated = t.now
+	}
 	return t.run(`UPDATE session_v2 SET directory = ?2, title = ?3, agent = ?4, model = ?5, metadata = ?6, permission = ?7,
 		cost = ?8, tokens_input = ?9, tokens_output = ?10, summary = ?11, time_updated = ?12, time_idle = ?13, idle_outcome = ?14,
 		time_archived = ?15, claim = ?16, revert = ?17 WHERE id = ?1`,

@@ -137,6 +137,9 @@ func (h *Host) mayDispatch(ctx context.Context, c *ToolCall, name, description s
 		for id := c.Session; ; depth++ {
 			s, err := t.session(id)
 			if err != nil {
+				if depth > 0 && h.profile.v1() {
+					return nil // which takes any parent
+				}
 				return err
 			}
 			if id = s.Parent; id == "" {
@@ -377,7 +380,7 @@ func (h *Host) childMetadata(parent string, child *Session, background bool, sta
 		return map[string]any{"sessionID": child.ID, "status": status}
 	}
 	model := cmp.Or(child.Model, &h.opts.Model)
-	out := map[string]any{"parentSessionId": parent, "sessionId": child.ID, "model": modelV1{model.Provider, model.ID}}
+	out := map[string]any{"parentSessionId": parent, "sessionId": child.ID, "model": modelV1{model.Provider, model.ID, ""}}
 	if background {
 		out["background"], out["jobId"] = true, child.ID
 	}

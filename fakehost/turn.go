@@ -46,6 +46,7 @@ type step struct {
 	opened  bool // generation 1: has a step-start part
 	ordinal int
 	later   bool  // generation 1: not the first step behind the user's message
+	summary bool  // generation 1: of a compaction
 	content []any // generation 2: the parts of the message
 	finish  string
 	err     *AgentError
