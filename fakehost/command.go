@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
-	"sync"
 )
 
 // A Command is a prompt with a name.
@@ -25,13 +23,8 @@ type Command struct {
 type CommandDomain struct {
 	h *Host
 
-	mu     sync.Mutex // guards the fields below
-	list   []Command
-	before []*commandHook
-}
-
-type commandHook struct {
-	f func(context.Context, *BeforeCommand) error
+	list   namedList[Command]
+	before hookList[BeforeCommand]
 }
 
 // A BeforeCommand is what the hook command.execute.before sees: the parts of the prompt may be
@@ -52,15 +45,10 @@ func (d *CommandDomain) Add(c Command) (stop func(), err error) {
 	if c.Subtask && !d.h.profile.v1() {
 		return nil, d.h.absent("command that is a subtask")
 	}
-	set := func(list []Command) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.list = append(slices.DeleteFunc(d.list, func(o Command) bool { return o.Name == c.Name }), list...)
-	}
-	set([]Command{c})
+	off := d.list.add(c)
 	d.h.updated("command.updated", nil)
 	return func() {
-		set(nil)
+		off()
 		d.h.updated("command.updated", nil)
 	}, nil
 }
@@ -70,35 +58,18 @@ func (d *CommandDomain) List(ctx context.Context) ([]Command, error) {
 	if err := d.h.enter(ctx, Call{Domain: "command", Method: "list"}); err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.list), nil
+	return d.list.all(), nil
 }
 
 // Before registers a hook that runs before a command becomes a prompt, in the order of registration;
 // an error keeps it from that. stop takes it off. In generation 2, which has no such hook, it is
 // registered and not called.
 func (d *CommandDomain) Before(f func(context.Context, *BeforeCommand) error) (stop func()) {
-	hook := &commandHook{f}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.before = append(d.before, hook)
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.before = slices.DeleteFunc(d.before, func(o *commandHook) bool { return o == hook })
-	}
+	return d.before.add(f)
 }
 
 func (d *CommandDomain) get(name string) (Command, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, c := range d.list {
-		if c.Name == name {
-			return c, true
-		}
-	}
-	return Command{}, false
+	return d.list.find(func(c Command) bool { return c.Name == name })
 }
 
 // A subtask is the part of a prompt that has a subagent do it. Generation 1.
@@ -137,11 +108,8 @@ func (d *SessionDomain) command(ctx context.Context, session string, c Command, 
 		part = mustJSON(subtask{"subtask", cmp.Or(c.Agent, "general"), cmp.Or(c.Description, c.Name), c.Name, text})
 	}
 	b := &BeforeCommand{Command: name, Session: session, Arguments: arguments, Parts: []json.RawMessage{part}}
-	d.h.Command.mu.Lock()
-	before := slices.Clone(d.h.Command.before)
-	d.h.Command.mu.Unlock()
-	for _, hook := range before {
-		if err := hook.f(ctx, b); err != nil {
+	for _, hook := range d.h.Command.before.all() {
+		if err := (*hook)(ctx, b); err != nil {
 			return InboxItem{}, err
 		}
 	}

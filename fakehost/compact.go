@@ -56,7 +56,7 @@ func (h *Host) compact(r *run, s *Session, item InboxItem) error {
 // compactionHook is what the hooks make of a compaction.
 func (h *Host) compactionHook(ctx context.Context, s *Session) (CompactionHook, error) {
 	hooks := &h.Session.hooks.compaction
-	if hooks.empty() {
+	if len(hooks.all()) == 0 {
 		return CompactionHook{}, nil
 	}
 	r, err := h.request(ctx, s.ID, h.agentOf(s), *cmp.Or(s.Model, &h.opts.Model))

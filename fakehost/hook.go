@@ -11,11 +11,8 @@ import (
 	"github.com/teamchan/team"
 )
 
-// Hooks of sessions run one after another in the order of registration and change the value that they
-// are given. What a hook changed before it returned an error is forgotten. They run without the host's
-// lock, so they may call the host.
-
-// A hookList is the hooks of one kind.
+// A hookList is the hooks of one kind. They run one after another in the order of registration and
+// change the value that they are given, without the host's lock: they may call the host.
 type hookList[E any] struct {
 	mu   sync.Mutex // guards list
 	list []*func(context.Context, *E) error
@@ -32,18 +29,15 @@ func (l *hookList[E]) add(f func(context.Context, *E) error) (stop func()) {
 	}
 }
 
-func (l *hookList[E]) empty() bool {
+func (l *hookList[E]) all() []*func(context.Context, *E) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.list) == 0
+	return slices.Clone(l.list)
 }
 
 // run passes a value through the hooks. copied makes a copy of what hooks may change.
 func (l *hookList[E]) run(ctx context.Context, e E, copied func(E) E) E {
-	l.mu.Lock()
-	list := slices.Clone(l.list)
-	l.mu.Unlock()
-	for _, f := range list {
+	for _, f := range l.all() {
 		next := copied(e)
 		if (*f)(ctx, &next) == nil {
 			e = next
@@ -52,6 +46,7 @@ func (l *hookList[E]) run(ctx context.Context, e E, copied func(E) E) E {
 	return e
 }
 
+// Of the hooks of sessions, what one changed before it returned an error is forgotten.
 type sessionHooks struct {
 	prompt     hookList[PromptHook]
 	context    hookList[ModelRequest]
@@ -154,7 +149,7 @@ func (d *SessionDomain) HookRetry(f func(context.Context, *RetryHook) error) (st
 
 // hookPrompt passes a prompt through the hooks.
 func (h *Host) hookPrompt(ctx context.Context, session string, in Prompt) Prompt {
-	if h.Session.hooks.prompt.empty() {
+	if len(h.Session.hooks.prompt.all()) == 0 {
 		return in
 	}
 	e := PromptHook{Session: session}
@@ -209,9 +204,7 @@ func (h *Host) request(ctx context.Context, session, agent string, model Model) 
 	if err != nil {
 		return r, err
 	}
-	h.Tool.mu.Lock()
-	defer h.Tool.mu.Unlock()
-	for _, tool := range h.Tool.list {
+	for _, tool := range h.Tool.list.all() {
 		if !hidden(tool, rules) {
 			r.Tools = append(r.Tools, tool.Name)
 		}

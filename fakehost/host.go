@@ -231,10 +231,10 @@ func (h *Host) domains() error {
 	h.Session = &SessionDomain{h: h}
 	h.Permission = &PermissionDomain{h: h}
 	h.Agent = newAgents(h)
-	h.Tool = &ToolDomain{h: h}
+	h.Tool = &ToolDomain{h: h, list: namedList[Tool]{name: func(t Tool) string { return t.Name }}}
 	h.MCP = &MCPDomain{h: h}
-	h.Skill = &SkillDomain{h: h}
-	h.Command = &CommandDomain{h: h}
+	h.Skill = &SkillDomain{h: h, list: namedList[Skill]{name: func(s Skill) string { return s.ID }}}
+	h.Command = &CommandDomain{h: h, list: namedList[Command]{name: func(c Command) string { return c.Name }}}
 	if p.Inbox {
 		h.Inbox = &InboxDomain{h: h}
 	}
@@ -259,7 +259,7 @@ func (h *Host) domains() error {
 			h.Shell = &ShellDomain{h: h}
 		}
 		h.Worktree = &WorktreeDomain{h: h, strategies: make(map[string]WorktreeStrategy)}
-		h.Reference = &ReferenceDomain{h: h}
+		h.Reference = &ReferenceDomain{h: h, list: namedList[Reference]{name: func(r Reference) string { return r.Name }}}
 		h.Integration = &IntegrationDomain{h: h, keys: make(map[string]string)}
 		h.Terminal = &TerminalDomain{h: h, list: make(map[string]Terminal)}
 		h.RPC = &RPCDomain{h: h, funcs: make(map[string]func(context.Context, json.RawMessage) (json.RawMessage, error))}

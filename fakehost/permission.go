@@ -15,16 +15,12 @@ import (
 // PermissionDomain decides what sessions may do, and keeps what is asked for. Asks are in
 // memory: after a restart, and in the other window, they are not there.
 type PermissionDomain struct {
-	h *Host
+	h     *Host
+	hooks hookList[Evaluation]
 
 	mu      sync.Mutex // guards the fields below
 	pending []*pendingAsk
 	granted []Rule // generation 1: what "always" allowed, until the restart
-	hooks   []*evaluateHook
-}
-
-type evaluateHook struct {
-	f func(context.Context, *Evaluation) error
 }
 
 type pendingAsk struct {
@@ -142,15 +138,7 @@ func (e *PermissionError) Is(target error) bool { return target == team.ErrDenie
 // Hook registers a hook of generation 2, "permission.evaluate". stop takes it off.
 // Where the profile's host does not call it, it is registered and not called.
 func (d *PermissionDomain) Hook(f func(context.Context, *Evaluation) error) (stop func()) {
-	hook := &evaluateHook{f}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.hooks = append(d.hooks, hook)
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.hooks = slices.DeleteFunc(d.hooks, func(o *evaluateHook) bool { return o == hook })
-	}
+	return d.hooks.add(f)
 }
 
 // Rules returns the rules that count for a session, in order: those of its agent, then
@@ -331,21 +319,15 @@ func (d *PermissionDomain) request(ctx context.Context, a Ask) (*pendingAsk, tea
 		return nil, "", err
 	}
 	if effect != team.Deny && d.h.profile.EvaluateHook {
-		d.mu.Lock()
-		hooks := slices.Clone(d.hooks)
-		d.mu.Unlock()
 		e := &Evaluation{a.Session, a.Agent, a.Action, a.Resources, a.Metadata, a.Source, effect, a.Message}
-		for _, hook := range hooks {
-			if err := hook.f(ctx, e); err != nil {
+		for _, hook := range d.hooks.all() {
+			if err := (*hook)(ctx, e); err != nil {
 				return nil, "", err
 			}
 		}
 		effect, a.Message = e.Effect, e.Message
 	}
-	if effect == team.Deny {
-		return nil, effect, nil
-	}
-	if effect == team.Allow {
+	if effect == team.Deny || effect == team.Allow {
 		return nil, effect, nil
 	}
 	if a.ID == "" {

@@ -86,8 +86,7 @@ func (r Reference) MarshalJSON() ([]byte, error) {
 type ReferenceDomain struct {
 	h *Host
 
-	mu   sync.Mutex // guards list
-	list []Reference
+	list namedList[Reference]
 }
 
 // Add registers a reference, in place of the one of its name. stop takes it off.
@@ -95,14 +94,12 @@ func (d *ReferenceDomain) Add(r Reference) (stop func(), err error) {
 	if r.Name == "" || !filepath.IsAbs(r.Path) {
 		return nil, invalid("reference", "has no name or no absolute path", "set both")
 	}
-	set := func(list ...Reference) {
-		d.mu.Lock()
-		d.list = append(slices.DeleteFunc(d.list, func(o Reference) bool { return o.Name == r.Name }), list...)
-		d.mu.Unlock()
+	off := d.list.add(r)
+	d.h.updated("reference.updated", nil)
+	return func() {
+		off()
 		d.h.updated("reference.updated", nil)
-	}
-	set(r)
-	return func() { set() }, nil
+	}, nil
 }
 
 // List returns the references, by name.
@@ -110,9 +107,7 @@ func (d *ReferenceDomain) List(ctx context.Context) ([]Reference, error) {
 	if err := d.h.enter(ctx, Call{Domain: "reference", Method: "list"}); err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.SortedFunc(slices.Values(d.list), func(a, b Reference) int { return cmp.Compare(a.Name, b.Name) }), nil
+	return slices.SortedFunc(slices.Values(d.list.all()), func(a, b Reference) int { return cmp.Compare(a.Name, b.Name) }), nil
 }
 
 // An Integration is a service that the user can connect.

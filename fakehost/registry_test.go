@@ -259,3 +259,67 @@ func TestRegistries(t *testing.T) {
 		require.Nil(t, h.RPC)
 	})
 }
+
+func TestStopTakesOffOnlyItsOwn(t *testing.T) {
+	each(t, func(t *testing.T, p fakehost.Profile) {
+		h := open(t, &fakehost.Options{Profile: p})
+		run := func(context.Context, *fakehost.ToolCall) (fakehost.ToolOutput, error) {
+			return fakehost.ToolOutput{}, nil
+		}
+		registries := map[string]struct {
+			add  func(text string) (func(), error)
+			text func() []string
+		}{
+			"tool": {
+				func(text string) (func(), error) {
+					return h.Tool.Add(fakehost.Tool{Name: "mine", Description: text, Run: run})
+				},
+				func() (out []string) {
+					list, err := h.Tool.List(t.Context())
+					require.NoError(t, err)
+					for _, v := range list {
+						if v.Name == "mine" {
+							out = append(out, v.Description)
+						}
+					}
+					return out
+				},
+			},
+			"command": {
+				func(text string) (func(), error) {
+					return h.Command.Add(fakehost.Command{Name: "mine", Template: text})
+				},
+				func() (out []string) {
+					list, err := h.Command.List(t.Context())
+					require.NoError(t, err)
+					for _, v := range list {
+						out = append(out, v.Template)
+					}
+					return out
+				},
+			},
+			"skill": {
+				func(text string) (func(), error) { return h.Skill.Add(fakehost.Skill{Name: "mine", Text: text}) },
+				func() (out []string) {
+					list, err := h.Skill.List(t.Context(), "")
+					require.NoError(t, err)
+					for _, v := range list {
+						out = append(out, v.Text)
+					}
+					return out
+				},
+			},
+		}
+		for name, r := range registries {
+			first, err := r.add("first")
+			require.NoError(t, err)
+			second, err := r.add("second")
+			require.NoError(t, err)
+			first()
+			require.Equal(t, []string{"second"}, r.text(), name)
+			second()
+			second()
+			require.Empty(t, r.text(), name)
+		}
+	})
+}

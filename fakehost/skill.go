@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/teamchan/team"
 )
@@ -28,8 +27,7 @@ const maxSkillFiles = 10
 type SkillDomain struct {
 	h *Host
 
-	mu   sync.Mutex // guards list
-	list []Skill
+	list namedList[Skill] // by id
 }
 
 // A Skill is a text with the files beside it. In the real host it is a folder with SKILL.md.
@@ -56,15 +54,10 @@ func (d *SkillDomain) Add(s Skill) (stop func(), err error) {
 	if s.Name == "" || s.Text == "" && s.Dir == "" {
 		return nil, invalid("skill", "has no name, or neither text nor folder", "set the name, and the text or a folder with SKILL.md")
 	}
-	set := func(list []Skill) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.list = append(slices.DeleteFunc(d.list, func(o Skill) bool { return o.ID == s.ID }), list...)
-	}
-	set([]Skill{s})
+	off := d.list.add(s)
 	d.h.updated("skill.updated", nil)
 	return func() {
-		set(nil)
+		off()
 		d.h.updated("skill.updated", nil)
 	}, nil
 }
@@ -79,9 +72,7 @@ func (d *SkillDomain) List(ctx context.Context, session string) ([]Skill, error)
 }
 
 func (d *SkillDomain) visible(session, agent string) ([]Skill, error) {
-	d.mu.Lock()
-	list := slices.Clone(d.list)
-	d.mu.Unlock()
+	list := d.list.all()
 	slices.SortFunc(list, func(a, b Skill) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	if session == "" {
 		return list, nil
@@ -94,14 +85,7 @@ func (d *SkillDomain) visible(session, agent string) ([]Skill, error) {
 }
 
 func (d *SkillDomain) find(name string) (Skill, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, s := range d.list {
-		if d.resource(s) == name {
-			return s, true
-		}
-	}
-	return Skill{}, false
+	return d.list.find(func(s Skill) bool { return d.resource(s) == name })
 }
 
 // Activate loads a skill into a session on the user's behalf: event session.skill.activated and a

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/teamchan/team"
 )
@@ -108,18 +106,9 @@ func (c *call) pending() error {
 type ToolDomain struct {
 	h *Host
 
-	mu     sync.Mutex // guards the fields below
-	list   []Tool
-	before []*beforeHook
-	after  []*afterHook
-}
-
-type beforeHook struct {
-	f func(context.Context, *BeforeTool) error
-}
-
-type afterHook struct {
-	f func(context.Context, *AfterTool) error
+	list   namedList[Tool]
+	before hookList[BeforeTool]
+	after  hookList[AfterTool]
 }
 
 // A BeforeTool is what the hook execute.before sees. Input may be changed; an error keeps
@@ -162,15 +151,7 @@ func (d *ToolDomain) Add(tool Tool) (stop func(), err error) {
 	if tool.Name == "" || tool.Run == nil {
 		return nil, invalid("tool", "has no name or no Run", "set both")
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.list = slices.DeleteFunc(d.list, func(o Tool) bool { return o.Name == tool.Name })
-	d.list = append(d.list, tool)
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.list = slices.DeleteFunc(d.list, func(o Tool) bool { return o.Name == tool.Name })
-	}, nil
+	return d.list.add(tool), nil
 }
 
 // List returns the tools.
@@ -178,9 +159,7 @@ func (d *ToolDomain) List(ctx context.Context) ([]Tool, error) {
 	if err := d.h.enter(ctx, Call{Domain: "tool", Method: "list"}); err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.list), nil
+	return d.list.all(), nil
 }
 
 // Visible returns the names of the tools that a session's model is told about: not those
@@ -217,40 +196,17 @@ func hidden(tool Tool, rules []Rule) bool {
 // Before registers a hook that runs before each tool, in the order of registration. stop
 // takes it off.
 func (d *ToolDomain) Before(f func(context.Context, *BeforeTool) error) (stop func()) {
-	hook := &beforeHook{f}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.before = append(d.before, hook)
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.before = slices.DeleteFunc(d.before, func(o *beforeHook) bool { return o == hook })
-	}
+	return d.before.add(f)
 }
 
 // After registers a hook that runs after each tool. What a hook changed before it returned an
 // error is forgotten. stop takes it off.
 func (d *ToolDomain) After(f func(context.Context, *AfterTool) error) (stop func()) {
-	hook := &afterHook{f}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.after = append(d.after, hook)
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.after = slices.DeleteFunc(d.after, func(o *afterHook) bool { return o == hook })
-	}
+	return d.after.add(f)
 }
 
 func (d *ToolDomain) get(name string) (Tool, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, tool := range d.list {
-		if tool.Name == name {
-			return tool, true
-		}
-	}
-	return Tool{}, false
+	return d.list.find(func(t Tool) bool { return t.Name == name })
 }
 
 // execute runs the call, from the hooks before it to the end of its part.
@@ -287,15 +243,13 @@ func (c *call) answer(ctx context.Context) (*toolResult, error) {
 	if err := c.h.enter(ctx, Call{Domain: "tool", Method: "execute", Session: c.step.session.ID, Name: c.tool}); err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	before, after := slices.Clone(d.before), slices.Clone(d.after)
-	d.mu.Unlock()
+	after := d.after.all() // those of when the call began
 	b := &BeforeTool{Tool: c.tool, Session: c.step.session.ID, Call: c.id, Input: c.input}
 	if !c.h.profile.v1() {
 		b.Agent, b.Message = c.step.agent, c.step.id
 	}
-	for _, hook := range before {
-		if err := hook.f(ctx, b); err != nil {
+	for _, hook := range d.before.all() {
+		if err := (*hook)(ctx, b); err != nil {
 			return nil, err
 		}
 	}
@@ -361,10 +315,10 @@ func (e *changedError) Error() string { return e.text }
 func (e *changedError) Unwrap() error { return e.err }
 
 // after runs the hooks; a hook that fails has changed nothing.
-func (c *call) after(ctx context.Context, hooks []*afterHook, a *AfterTool) {
+func (c *call) after(ctx context.Context, hooks []*func(context.Context, *AfterTool) error, a *AfterTool) {
 	for _, hook := range hooks {
 		result, failure := bytes.Clone(a.Result), bytes.Clone(a.Error)
-		if err := hook.f(ctx, a); err != nil {
+		if err := (*hook)(ctx, a); err != nil {
 			a.Result, a.Error = result, failure
 		}
 	}

@@ -396,7 +396,7 @@ func (t *Turn) openLocked(ctx context.Context) error {
 		t.step, t.request = st, nil
 		return nil
 	})
-	if hooks := &t.h.Session.hooks.context; err == nil && !hooks.empty() {
+	if hooks := &t.h.Session.hooks.context; err == nil && len(hooks.all()) > 0 {
 		var r ModelRequest
 		if r, err = t.h.request(ctx, t.session.ID, t.agent.Name, t.step.model); err == nil {
 			r = hooks.run(ctx, r, ModelRequest.copied)
