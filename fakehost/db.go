@@ -146,6 +146,9 @@ func (h *Host) txLocked(fn func(*tx) error) error {
 	t := &tx{h: h, now: h.now().UnixMilli()}
 	err := fn(t)
 	if err == nil {
+		err = t.numberEvents()
+	}
+	if err == nil {
 		err = h.db.conn.Exec(`COMMIT`)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,7 +27,8 @@ type Event struct {
 	Data     json.RawMessage // properties or data
 
 	v1       bool
-	internal bool // in the log only
+	internal bool  // in the log only
+	seq      int64 // generation 1: its number in the session, of what the real host stores; else zero
 }
 
 // Durable says where an event stands in the log of its session.
@@ -232,6 +234,25 @@ func (d *EventDomain) Publish(ctx context.Context, typ, session string, data jso
 func (t *tx) emit(typ, session string, data any) {
 	t.pub = append(t.pub, Event{ID: t.h.newID("evt_"), Type: typ, Created: t.now, Session: session,
 		Location: t.locate(session), Data: mustJSON(data), v1: t.h.profile.v1()})
+}
+
+// storedV1 are the events of generation 1 that the real host stores, and so numbers.
+var storedV1 = []string{"session.created", "session.updated", "session.deleted", "message.updated", "message.removed",
+	"message.part.updated", "message.part.removed"}
+
+// numberEvents gives the events of generation 1 that are to be published their numbers.
+func (t *tx) numberEvents() error {
+	for i := range t.pub {
+		e := &t.pub[i]
+		if !e.v1 || e.Session == "" || !slices.Contains(storedV1, e.Type) {
+			continue
+		}
+		var err error
+		if e.seq, err = t.nextSeq(e.Session); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // locate returns the folder of a session, which is that of its events.

@@ -34,7 +34,14 @@ func (q *request) failure(err error) (int, any) {
 	missing, _ := errors.AsType[*NotFoundError](err)
 	conflict, _ := errors.AsType[*ConflictError](err)
 	bad, _ := errors.AsType[*team.InvalidError](err)
+	refused, _ := errors.AsType[*badRequest](err)
 	switch {
+	case q.second && errors.Is(err, errBody):
+		return http.StatusInternalServerError, named("UnknownError", err.Error(), map[string]any{"ref": newRef()})
+	case q.second && errors.Is(err, errBadID):
+		return http.StatusBadRequest, tagged("InvalidRequestError", err.Error(), map[string]any{"field": "sessionID"})
+	case refused != nil:
+		return http.StatusBadRequest, tagged("InvalidRequestError", refused.why, map[string]any{"kind": refused.kind})
 	case missing != nil:
 		tag, field := missingTag(missing.What)
 		return http.StatusNotFound, tagged(tag, missing.Error(), map[string]any{field: missing.ID})
@@ -57,7 +64,7 @@ func (q *request) failure(err error) (int, any) {
 	case errors.Is(err, team.ErrDenied):
 		return http.StatusForbidden, tagged("ForbiddenError", err.Error(), nil)
 	case unavailable(err):
-		return http.StatusServiceUnavailable, tagged("ServiceUnavailableError", err.Error(), map[string]any{"service": "session"})
+		return http.StatusServiceUnavailable, tagged("ServiceUnavailableError", err.Error(), map[string]any{"service": service(err)})
 	case errors.Is(err, errors.ErrUnsupported):
 		return http.StatusNotImplemented, tagged("NotImplementedError", err.Error(), nil)
 	default:
@@ -103,6 +110,14 @@ func (q *request) failureV1(err error) (int, any) {
 	default:
 		return http.StatusInternalServerError, named("UnknownError", err.Error(), map[string]any{"ref": newRef()})
 	}
+}
+
+// service names what is not there for now.
+func service(err error) string {
+	if errors.Is(err, errWait) {
+		return "session.wait"
+	}
+	return "session"
 }
 
 // unavailable reports whether the host is closed, or the client gone.

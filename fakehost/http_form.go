@@ -132,10 +132,12 @@ var (
 	initForm      = object{must: map[string]form{"modelID": aText, "providerID": aText, "messageID": anID("msg")}}
 	summarizeForm = object{must: map[string]form{"providerID": aText, "modelID": aText}}
 	revertForm    = object{must: map[string]form{"messageID": anID("msg")}, may: map[string]form{"partID": anID("prt")}}
-	decisions     = oneOf("once", "always", "reject")
-	replyForm     = object{must: map[string]form{"reply": decisions}, may: map[string]form{"message": aText}}
-	responseForm  = object{must: map[string]form{"response": decisions}}
-	answersForm   = object{must: map[string]form{"answers": listOf(listOf(aText))}}
+	secondForm    = object{must: map[string]form{"prompt": object{must: map[string]form{"text": aText}}.check},
+		may: map[string]form{"id": anID("msg_"), "delivery": oneOf("steer", "queue"), "resume": aBool}}
+	decisions    = oneOf("once", "always", "reject")
+	replyForm    = object{must: map[string]form{"reply": decisions}, may: map[string]form{"message": aText}}
+	responseForm = object{must: map[string]form{"response": decisions}}
+	answersForm  = object{must: map[string]form{"answers": listOf(listOf(aText))}}
 )
 
 // partForms are what parts of a prompt may be, by their type.

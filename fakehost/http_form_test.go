@@ -299,3 +299,42 @@ func TestRoutesOfTheUser(t *testing.T) {
 		require.Equal(t, id, serve(t, h).object("DELETE", "/session/"+id+"/share", nil)["id"])
 	})
 }
+
+func TestStoredEventsComeTwiceOnTheGlobalStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, script(fakehost.V1_18, echo))
+		w := serve(t, h)
+		all, one := w.tap("/global/event"), w.tap("/event")
+		id := create(t, h)
+		prompt(t, h, id, "go")
+		wait(t, h, id)
+		synctest.Wait()
+		require.Equal(t, "nosniff", all.header.Get("X-Content-Type-Options"))
+		var last float64
+		var synced int
+		frames := all.seen()
+		for i, f := range frames {
+			sync, ok := f["payload"].(map[string]any)["syncEvent"].(map[string]any)
+			if !ok {
+				continue
+			}
+			synced++
+			before := frames[i-1]
+			require.Equal(t, "sync", at(f, "payload", "type"))
+			require.NotContains(t, f["payload"], "id")
+			require.Equal(t, []any{before["directory"], before["project"]}, []any{f["directory"], f["project"]})
+			payload := before["payload"].(map[string]any)
+			require.Equal(t, payload["id"], sync["id"])
+			require.Equal(t, at(payload, "type")+".1", sync["type"])
+			require.Equal(t, payload["properties"], sync["data"])
+			require.Equal(t, id, sync["aggregateID"])
+			require.Greater(t, sync["seq"], last)
+			last = sync["seq"].(float64)
+		}
+		require.Greater(t, synced, 5)
+		require.Len(t, frames, len(one.seen())+synced, "the other stream has each once")
+		for _, typ := range one.types() {
+			require.NotEqual(t, "sync", typ)
+		}
+	})
+}

@@ -192,6 +192,13 @@ func TestSecondAPIOfGeneration1(t *testing.T) {
 		}
 		require.Equal(t, types, got)
 		seq := int(page["data"].([]any)[2].(map[string]any)["durable"].(map[string]any)["seq"].(float64))
+		for i, want := range [][]string{{"delivery", "messageID", "prompt"}, {"delivery", "messageID", "prompt"}, {"agent", "assistantMessageID", "model", "snapshot"},
+			{"assistantMessageID", "textID"}, {"assistantMessageID", "text", "textID"}, {"assistantMessageID", "cost", "files", "finish", "snapshot", "tokens"}} {
+			e := page["data"].([]any)[i].(map[string]any)
+			require.Equal(t, []string{"data", "durable", "id", "type"}, slices.Sorted(maps.Keys(e)))
+			require.ElementsMatch(t, append(want, "sessionID", "timestamp"), slices.Sorted(maps.Keys(e["data"].(map[string]any))), types[i])
+			require.EqualValues(t, map[bool]int{true: 2, false: 1}[i == 5], e["durable"].(map[string]any)["version"], types[i])
+		}
 		page = w.ok("GET", fmt.Sprintf("%s/history?after=%d&limit=2", path, seq), nil).(map[string]any)
 		require.Equal(t, true, page["hasMore"])
 		require.Equal(t, types[3], at(page["data"].([]any)[0], "type"))
@@ -205,7 +212,18 @@ func TestSecondAPIOfGeneration1(t *testing.T) {
 		status, answer = w.send("POST", path+"/wait", "")
 		require.Equal(t, 503, status)
 		require.Equal(t, "ServiceUnavailableError", at(parse(t, answer), "_tag"))
-		require.Equal(t, true, w.object("GET", "/api/health", nil)["healthy"])
+		require.Equal(t, "session.wait", at(parse(t, answer), "service"))
+		require.Equal(t, map[string]any{"healthy": true}, w.object("GET", "/api/health", nil))
+		status, _ = w.send("POST", "/api/session/ses_none/wait", "")
+		require.Equal(t, 404, status)
+		for _, query := range []string{"after=x", "after=-1", "limit=0", "limit=x", "limit=101"} {
+			status, answer := w.send("GET", path+"/history?"+query, "")
+			require.Equal(t, 400, status, query)
+			require.Equal(t, []string{"InvalidRequestError", "Query", ""}, []string{at(parse(t, answer), "_tag"), at(parse(t, answer), "kind"), at(parse(t, answer), "field")})
+		}
+		status, answer = w.send("GET", "/api/session/none/history", "")
+		require.Equal(t, 400, status)
+		require.Equal(t, []string{"", "sessionID"}, []string{at(parse(t, answer), "kind"), at(parse(t, answer), "field")})
 	})
 	bubble(t, "a prompt of the first API leaves nothing in the history, and its id is taken", func(t *testing.T) {
 		h := open(t, script(fakehost.V1_18, nil))
@@ -216,7 +234,10 @@ func TestSecondAPIOfGeneration1(t *testing.T) {
 		require.Empty(t, w.ok("GET", "/api/session/"+id+"/history", nil).(map[string]any)["data"])
 		status, _ := w.send("POST", "/api/session/"+id+"/prompt", `{"id":"msg_2","prompt":{"text":"x"}}`)
 		require.Equal(t, 409, status)
-		for _, bad := range []string{`{}`, `{"prompt":{"text":"x"},"id":"x"}`, `{"prompt":{"text":"x"},"delivery":"never"}`} {
+		status, answer := w.send("POST", "/api/session/"+id+"/prompt", `x`)
+		require.Equal(t, 500, status)
+		require.Equal(t, "UnknownError", at(parse(t, answer), "name"))
+		for _, bad := range []string{`{}`, `{"prompt":{}}`, `{"prompt":{"text":"x"},"id":"x"}`, `{"prompt":{"text":"x"},"delivery":"never"}`} {
 			status, answer := w.send("POST", "/api/session/"+id+"/prompt", bad)
 			require.Equal(t, 400, status, bad)
 			require.Equal(t, "InvalidRequestError", at(parse(t, answer), "_tag"))

@@ -1,6 +1,7 @@
 package fakehost
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,11 +20,19 @@ var errWait = errors.New("the session service is not available: read the session
 
 // The second API of generation 1, as far as it was measured on OpenCode 1.18.33. Its
 // events are of their own kind, session.next.*, and there are some only for prompts that came
-// over it. Fields that were not measured have the names of 2.0.
+// over it. What it does is also in the messages and events of the first API; the real host has it
+// apart, and on its stream the stored events of the first API as well.
 var secondV1 = []route{
-	{"GET", "/api/health", "whether the server is well", (*request).health, ""},
+	{"GET", "/api/health", "whether the server is well", func(*request) (any, error) {
+		return map[string]bool{"healthy": true}, nil
+	}, ""},
 	{"GET", "/api/event", "events; ends by itself after five frames", (*request).secondEvents, ""},
-	{"POST", "/api/session/{sessionID}/wait", "refused, always", func(*request) (any, error) { return nil, errWait }, ""},
+	{"POST", "/api/session/{sessionID}/wait", "refused, always", func(q *request) (any, error) {
+		if _, err := q.getV1(); err != nil {
+			return nil, err
+		}
+		return nil, errWait
+	}, ""},
 	{"POST", "/api/session/{sessionID}/prompt", "prompt: {id?, prompt: {text}, delivery?, resume?}", (*request).secondPrompt, ""},
 	{"GET", "/api/session/{sessionID}/history", "its events: ?after=, limit=", (*request).history, ""},
 }
@@ -40,7 +49,7 @@ func (q *request) secondEvents() (any, error) {
 	f := q.frames()
 	e := Event{ID: q.h.newID("evt_"), Type: "server.connected", Data: json.RawMessage("{}")}
 	for n := 1; ; n++ {
-		if f.send(e) != nil || n == secondFrames {
+		if f.send(secondFrame(e)) != nil || n == secondFrames {
 			return streamed, nil
 		}
 		for {
@@ -53,6 +62,12 @@ func (q *request) secondEvents() (any, error) {
 			}
 		}
 	}
+}
+
+// secondFrame is an event as the stream sends it: without its time, which is in its data.
+func secondFrame(e Event) Event {
+	e.Created = 0
+	return e
 }
 
 type secondAdmission struct {
@@ -69,15 +84,12 @@ type secondAdmission struct {
 func (q *request) secondPrompt() (any, error) {
 	var in struct {
 		ID       string
-		Prompt   *struct{ Text string }
+		Prompt   struct{ Text string }
 		Delivery team.Delivery
 		Resume   *bool
 	}
-	if err := q.decode(&in); err != nil {
+	if err := q.take(secondForm, &in); err != nil {
 		return nil, err
-	}
-	if in.Prompt == nil {
-		return nil, errBody
 	}
 	if err := q.h.enter(q.ctx(), Call{Domain: "session", Method: "prompt", Session: q.session(), Name: in.ID}); err != nil {
 		return nil, err
@@ -123,8 +135,8 @@ func (t *tx) admitSecond(session string, p Prompt) (out secondAdmission, err err
 		return out, err
 	}
 	out = secondAdmission{0, item.ID, session, mustJSON(map[string]string{"text": p.Text}), p.Delivery, t.now}
-	e, err := t.second(session, "session.next.prompt.admitted", map[string]any{"sessionID": session, "messageID": out.ID,
-		"prompt": out.Prompt, "delivery": out.Delivery, "timeCreated": out.Created})
+	e, err := t.second(session, "session.next.prompt.admitted", 1, map[string]any{"messageID": out.ID,
+		"prompt": out.Prompt, "delivery": out.Delivery})
 	if err != nil {
 		return out, err
 	}
@@ -135,18 +147,19 @@ func (t *tx) admitSecond(session string, p Prompt) (out secondAdmission, err err
 // admitted returns the admission of a message over the second API, nil if it came otherwise.
 func (t *tx) admitted(session, message string) (*secondAdmission, error) {
 	var out *secondAdmission
-	err := t.rows(`SELECT seq, data FROM event WHERE aggregate_id = ? AND type = 'session.next.prompt.admitted.1'
+	err := t.rows(`SELECT seq, data, created FROM event WHERE aggregate_id = ? AND type = 'session.next.prompt.admitted.1'
 		AND json_extract(data, '$.messageID') = ?`, func(s *sqlite3.Stmt) {
 		out = &secondAdmission{ID: message}
 		_ = json.Unmarshal(raw(s, 1), out) // it is what mustJSON wrote
-		out.Seq = s.ColumnInt64(0)
+		out.Seq, out.Created = s.ColumnInt64(0), s.ColumnInt64(2)
 	}, session, message)
 	return out, err
 }
 
 // second stores an event of the second API, which only its own stream has.
-func (t *tx) second(session, typ string, data any) (Event, error) {
-	e, err := t.store(typ, session, 1, data)
+func (t *tx) second(session, typ string, version int, data map[string]any) (Event, error) {
+	data["sessionID"], data["timestamp"] = session, t.now
+	e, err := t.store(typ, session, version, data)
 	e.internal = true
 	t.pub = append(t.pub, e)
 	return e, err
@@ -158,7 +171,7 @@ func (t *tx) prompted(i InboxItem) error {
 	if err != nil || first == nil {
 		return err
 	}
-	_, err = t.second(i.Session, "session.next.prompted", map[string]any{"sessionID": i.Session, "messageID": i.ID,
+	_, err = t.second(i.Session, "session.next.prompted", 1, map[string]any{"messageID": i.ID,
 		"prompt": first.Prompt, "delivery": first.Delivery})
 	return err
 }
@@ -169,15 +182,28 @@ func (st *step) next(t *tx, typ string, data map[string]any) error {
 	if err != nil || first == nil {
 		return err
 	}
-	data["sessionID"], data["messageID"] = st.session.ID, st.id
-	_, err = t.second(st.session.ID, "session.next."+typ, data)
+	version := 1
+	data["assistantMessageID"] = st.id
+	switch typ {
+	case "step.started":
+		model := st.model
+		model.Variant = cmp.Or(model.Variant, "default")
+		data["model"], data["snapshot"] = model, snapshot
+	case "step.ended":
+		version = 2
+		data["tokens"] = tokenCount{Input: stepInput, Output: stepOutput}
+		data["snapshot"], data["files"] = snapshot, []any{}
+	default:
+		data["textID"] = "text-0" // a step here has one text
+	}
+	_, err = t.second(st.session.ID, "session.next."+typ, version, data)
 	return err
 }
 
 func (q *request) history() (any, error) {
-	limit, err := q.number("limit", 1000)
+	limit, err := q.number("limit", 100)
 	if err != nil {
-		return nil, err
+		return nil, &badRequest{"Query", err.Error()}
 	}
 	if limit == 0 {
 		limit = 100
@@ -185,7 +211,7 @@ func (q *request) history() (any, error) {
 	after := int64(0)
 	if s := q.query("after"); s != "" {
 		if after, err = strconv.ParseInt(s, 10, 64); err != nil || after < 0 {
-			return nil, invalid("after", "is no number of an event", "take durable.seq of one")
+			return nil, &badRequest{"Query", "after is no number of an event; take durable.seq of one"}
 		}
 	}
 	if err := q.h.enter(q.ctx(), Call{Domain: "log", Method: "read", Session: q.session()}); err != nil {
@@ -200,5 +226,10 @@ func (q *request) history() (any, error) {
 		return err
 	})
 	more := len(list) > limit
-	return map[string]any{"data": array(list[:min(len(list), limit)]), "hasMore": more}, err
+	list = list[:min(len(list), limit)]
+	for i := range list {
+		list[i] = secondFrame(list[i])
+		list[i].Location = ""
+	}
+	return map[string]any{"data": array(list), "hasMore": more}, err
 }

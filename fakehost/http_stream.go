@@ -1,6 +1,7 @@
 package fakehost
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,27 +23,48 @@ const (
 var streamsV1 = []route{
 	{"GET", "/event", "events of one folder", func(q *request) (any, error) {
 		directory := q.directory()
-		return q.stream(func(e Event) any {
+		return q.stream(func(e Event) []any {
 			if e.Session != "" && e.Location != directory {
 				return nil
 			}
-			return e
+			return []any{e}
 		})
 	}, ""},
 	{"GET", "/global/event", "events of all folders", func(q *request) (any, error) {
-		return q.stream(func(e Event) any {
-			out := map[string]any{"payload": e}
-			if e.Location != "" {
-				out["directory"], out["project"] = e.Location, "global"
+		return q.stream(func(e Event) []any {
+			out := []any{globalFrame{e.Location, project(e), e}}
+			if e.seq > 0 {
+				out = append(out, globalFrame{e.Location, project(e), syncFrame(e)})
 			}
 			return out
 		})
 	}, ""},
 }
 
+// A globalFrame is an event of one of all folders.
+type globalFrame struct {
+	Directory string `json:"directory,omitempty"`
+	Project   string `json:"project,omitempty"`
+	Payload   any    `json:"payload"`
+}
+
+func project(e Event) string {
+	if e.Location == "" {
+		return ""
+	}
+	return "global"
+}
+
+// syncFrame tells of an event that was stored once more, with its number, for hosts that keep up with
+// this one. It has no id of its own.
+func syncFrame(e Event) any {
+	return map[string]any{"type": "sync", "syncEvent": map[string]any{"id": e.ID, "type": e.Type + ".1", "seq": e.seq,
+		"aggregateID": e.Session, "data": e.Data}}
+}
+
 var streamsV2 = []route{
 	{"GET", "/api/event", "events of the server", func(q *request) (any, error) {
-		return q.stream(func(e Event) any { return e })
+		return q.stream(func(e Event) []any { return []any{e} })
 	}, ""},
 	{"GET", "/api/experimental/session/{sessionID}/log", "the durable log of a session", (*request).log, ""},
 }
@@ -83,8 +105,8 @@ func (f *frames) send(v any) error {
 	return f.write("data: " + string(data) + "\n\n")
 }
 
-// stream sends the feed, each event as shape makes it, or not at all where that is nil.
-func (q *request) stream(shape func(Event) any) (any, error) {
+// stream sends the feed, each event as the frames that shape makes of it.
+func (q *request) stream(shape func(Event) []any) (any, error) {
 	sub, err := q.h.Event.Subscribe(q.ctx())
 	if err != nil {
 		return nil, err
@@ -94,6 +116,12 @@ func (q *request) stream(shape func(Event) any) (any, error) {
 	every, v1 := heartbeatV2, q.h.profile.v1()
 	if v1 {
 		every = heartbeatV1
+	}
+	send := func(e Event) (err error) {
+		for _, v := range shape(e) {
+			err = cmp.Or(err, f.send(v))
+		}
+		return err
 	}
 	beat := time.Now().Add(every)
 	for {
@@ -109,11 +137,11 @@ func (q *request) stream(shape func(Event) any) (any, error) {
 				err = f.write(": heartbeat\n\n")
 				break
 			}
-			err = f.send(shape(Event{ID: q.h.newID("evt_"), Type: "server.heartbeat", Data: json.RawMessage("{}"), v1: true}))
+			err = send(Event{ID: q.h.newID("evt_"), Type: "server.heartbeat", Data: json.RawMessage("{}"), v1: true})
 		case errors.Is(err, team.ErrClosed):
 			if v1 {
-				_ = f.send(shape(Event{ID: q.h.newID("evt_"), Type: "server.instance.disposed", Location: q.h.Directory(),
-					Data: mustJSON(location{q.h.Directory()}), v1: true}))
+				_ = send(Event{ID: q.h.newID("evt_"), Type: "server.instance.disposed", Location: q.h.Directory(),
+					Data: mustJSON(location{q.h.Directory()}), v1: true})
 			}
 			return streamed, nil
 		case errors.Is(err, io.ErrUnexpectedEOF):
@@ -122,9 +150,7 @@ func (q *request) stream(shape func(Event) any) (any, error) {
 		case err != nil: // overflow
 			return nil, errAbort
 		default:
-			if v := shape(e); v != nil {
-				err = f.send(v)
-			}
+			err = send(e)
 		}
 		if err != nil {
 			return streamed, nil // the client is gone

@@ -174,7 +174,7 @@ func (j journalV1) stepBegan(t *tx, st *step) error {
 		return err
 	}
 	t.emit("message.updated", st.session.ID, map[string]any{"sessionID": st.session.ID, "info": info})
-	if err := st.next(t, "step.started", map[string]any{"agent": st.agent, "model": st.model}); err != nil {
+	if err := st.next(t, "step.started", map[string]any{"agent": st.agent}); err != nil {
 		return err
 	}
 	if err := j.summarize(t, st.session); err != nil {
@@ -279,7 +279,7 @@ func (j journalV1) stepEnded(t *tx, st *step) error {
 		return err
 	}
 	st.ended = at
-	if err := st.next(t, "step.ended", map[string]any{"finish": st.finish, "cost": 0, "tokens": info.Tokens}); err != nil {
+	if err := st.next(t, "step.ended", map[string]any{"finish": st.finish, "cost": 0}); err != nil {
 		return err
 	}
 	return j.message(t, st.session.ID, st.id, st.infoV1())

@@ -123,7 +123,9 @@ func TestReplayOfAnswers(t *testing.T) {
 		want := readCapture(t, "task-completed.json").all["global_events_sample"].([]any)
 		got := []any{}
 		for _, f := range feed.seen()[1:] {
-			got = append(got, f)
+			if at(f, "payload", "type") != "sync" { // the capture has only what names its session in properties
+				got = append(got, f)
+			}
 		}
 		compare(t, "global", want, got[:len(want)], dir, "/workspace")
 		require.Equal(t, "server.connected", at(feed.seen()[0], "payload", "type"))
