@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -111,6 +112,9 @@ func newAgents(h *Host) *AgentDomain {
 	plan = append(plan, Rule{"edit", "*", team.Deny})
 	if h.profile.v1() {
 		plan = append(plan, Rule{"edit", ".opencode/plans/*.md", team.Allow})
+		if dir := h.planDir(); dir != planDir {
+			plan = append(plan, Rule{"edit", filepath.ToSlash(dir) + "/*.md", team.Allow})
+		}
 	}
 	d.list = []Agent{
 		{Name: "build", Mode: "primary", Description: "Works, and asks where its rules say so.", Permissions: build},
@@ -151,6 +155,22 @@ func (h *Host) defaultRules() []Rule {
 		rules = append(rules, Rule{"read", "*", team.Allow})
 	}
 	return append(rules, Rule{"read", "*.env", team.Ask}, Rule{"read", "*.env.*", team.Ask}, Rule{"read", "*.env.example", team.Allow})
+}
+
+// Offered returns the subagents that a session's model is told it can dispatch, by name: none that is
+// primary or hidden, and none that the session's rules deny.
+func (d *AgentDomain) Offered(ctx context.Context, session string) ([]Agent, error) {
+	list, err := d.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := d.h.Permission.rules(session, "")
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(a Agent) bool {
+		return a.Mode == "primary" || a.Hidden || evaluate(rules, d.h.profile.Subagent, a.Name) == team.Deny
+	}), nil
 }
 
 // Add adds an agent, or replaces the one of its name. Generation 2 publishes agent.updated.

@@ -330,7 +330,7 @@ func (d *EventDomain) send(e Event) {
 	}
 	if h.has(FaultUnknownEvents) && !e.internal && e.Session != "" {
 		unknown := e
-		unknown.ID, unknown.Type, unknown.Durable = h.newID("evt_"), "session.future.happened", nil
+		unknown.ID, unknown.Type, unknown.Durable, unknown.seq = h.newID("evt_"), "session.future.happened", nil, 0
 		unknown.Data = mustJSON(map[string]any{"sessionID": e.Session, "surprise": true})
 		d.enqueue(unknown)
 	}

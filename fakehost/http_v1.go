@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -158,7 +156,7 @@ func (q *request) path() (any, error) {
 func (q *request) project() any {
 	out := map[string]any{"id": "global", "worktree": q.directory(), "sandboxes": []any{},
 		"time": map[string]int64{"created": q.h.opened, "updated": q.h.opened}}
-	if _, err := os.Stat(filepath.Join(q.h.opts.Directory, ".git")); q.h.opts.Directory != "" && err == nil {
+	if q.h.underGit() {
 		out["vcs"] = "git"
 	}
 	return out

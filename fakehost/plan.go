@@ -3,7 +3,9 @@ package fakehost
 import (
 	"context"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 )
 
 // planExitTool ends planning: it asks, through QuestionDomain and with fixed answers, whether to go
@@ -22,7 +24,7 @@ func (h *Host) planExitTool() Tool {
 			err := h.tx(func(t *tx) error {
 				s, err := t.session(c.Session)
 				if err == nil {
-					plan = planFile(s)
+					plan = h.planFile(s)
 				}
 				return err
 			})
@@ -47,7 +49,25 @@ func (h *Host) planExitTool() Tool {
 		}}
 }
 
+// planDir is where plans are in a workspace under version control.
+const planDir = ".opencode/plans"
+
+// planDir returns the folder of plans: outside version control it is the one in Options.DataDir, if
+// that is set.
+func (h *Host) planDir() string {
+	if h.opts.DataDir == "" || h.opts.Directory == "" || h.underGit() {
+		return planDir
+	}
+	return filepath.Join(h.opts.DataDir, "plans")
+}
+
 // planFile is where the plan of a session is: named by when the session was made, and by its slug.
-func planFile(s *Session) string {
-	return path.Join(".opencode/plans", fmt.Sprintf("%d-%s.md", s.Created, s.Slug))
+func (h *Host) planFile(s *Session) string {
+	return path.Join(filepath.ToSlash(h.planDir()), fmt.Sprintf("%d-%s.md", s.Created, s.Slug))
+}
+
+// underGit reports whether the workspace is one of git.
+func (h *Host) underGit() bool {
+	_, err := os.Stat(filepath.Join(h.opts.Directory, ".git"))
+	return h.opts.Directory != "" && err == nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -354,6 +356,27 @@ func TestPlanExit(t *testing.T) {
 		s, err := h.Session.Get(t.Context(), session)
 		require.NoError(t, err)
 		require.Equal(t, "plan", s.Agent)
+	})
+	bubble(t, "outside version control the plan is in the data folder, and may be edited there", func(t *testing.T) {
+		dir, data := t.TempDir(), t.TempDir()
+		for i, want := range []string{filepath.ToSlash(data) + "/plans/1-a.md", ".opencode/plans/1-a.md"} {
+			if i == 1 {
+				require.NoError(t, os.Mkdir(filepath.Join(dir, ".git"), 0o700))
+			}
+			h := open(t, &fakehost.Options{Profile: fakehost.V1_18, Directory: dir, DataDir: data, Agents: []fakehost.Agent{{Name: "plan", Mode: "primary",
+				Script: func(ctx context.Context, t *fakehost.Turn) (string, error) {
+					_, err := t.Call(ctx, "plan_exit", map[string]any{})
+					return "", err
+				}}}})
+			s, err := h.Session.Create(t.Context(), fakehost.NewSession{Agent: "plan"})
+			require.NoError(t, err)
+			effect, err := h.Permission.Evaluate(t.Context(), s.ID, "edit", want)
+			require.NoError(t, err)
+			require.Equal(t, team.Allow, effect)
+			send(t, h, s.ID, fakehost.Prompt{Text: "plan", Agent: "plan"})
+			synctest.Wait()
+			require.Contains(t, pendingQuestion(t, h, s.ID).Questions[0].Question, path.Dir(want)+"/")
+		}
 	})
 	t.Run("only agent plan has it, and it may edit nothing but plans", func(t *testing.T) {
 		h := open(t, &fakehost.Options{Profile: fakehost.V1_18})

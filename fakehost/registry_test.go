@@ -260,6 +260,26 @@ func TestRegistries(t *testing.T) {
 	})
 }
 
+func TestOfferedSubagents(t *testing.T) {
+	each(t, func(t *testing.T, p fakehost.Profile) {
+		h := open(t, &fakehost.Options{Profile: p, Agents: []fakehost.Agent{{Name: "mine"}, {Name: "secret", Hidden: true}, {Name: "lead", Mode: "primary"}}})
+		names := func(rules ...fakehost.Rule) (out []string) {
+			s, err := h.Session.Create(t.Context(), fakehost.NewSession{Agent: "build", Permissions: rules})
+			require.NoError(t, err)
+			list, err := h.Agent.Offered(t.Context(), s.ID)
+			require.NoError(t, err)
+			for _, a := range list {
+				out = append(out, a.Name)
+			}
+			return out
+		}
+		require.Equal(t, []string{"explore", "general", "mine"}, names(), "neither primary nor hidden")
+		require.Equal(t, []string{"explore", "mine"}, names(rule(p.Subagent, "general", team.Deny)), "nor denied")
+		_, err := h.Agent.Offered(t.Context(), "ses_none")
+		require.ErrorIs(t, err, team.ErrNotFound)
+	})
+}
+
 func TestStopTakesOffOnlyItsOwn(t *testing.T) {
 	each(t, func(t *testing.T, p fakehost.Profile) {
 		h := open(t, &fakehost.Options{Profile: p})

@@ -213,6 +213,10 @@ func (h *Host) startChild(c *ToolCall, in dispatch, id string, agent Agent) (*ch
 			Permissions: h.deriveRules(parent, agent), Metadata: nil})
 		return err
 	})
+	if err == nil && h.profile.v1() {
+		// Its record gets it with the prompt, each time anew.
+		child.session.Model = cmp.Or(agent.Model, &c.c.step.model)
+	}
 	return child, err
 }
 
@@ -245,7 +249,7 @@ func (h *Host) promptChild(ctx context.Context, c *ToolCall, in dispatch, child 
 		p.Text = "Another session has dispatched you as its subagent.\n" + p.Text
 	}
 	if h.profile.v1() {
-		p.Agent, p.Model = child.session.Agent, cmp.Or(child.session.Model, &h.opts.Model)
+		p.Agent, p.Model = child.session.Agent, child.session.Model
 	}
 	p = h.hookPrompt(ctx, id, p)
 	return h.tx(func(t *tx) error {

@@ -358,3 +358,33 @@ func TestSubagentRules(t *testing.T) {
 		require.Equal(t, []fakehost.Rule{rule("read", "a", team.Deny), rule("external_directory", "~/x/*", team.Ask), rule("todowrite", "*", team.Deny), rule("task", "*", team.Deny), rule("secret", "*", team.Deny)}, list[0].Permissions)
 	})
 }
+
+// OpenCode 1.18: the subagent's own model, or else that of the message that dispatches it.
+func TestModelOfAChild(t *testing.T) {
+	for name, own := range map[string]*fakehost.Model{"its own": {ID: "own", Provider: "p"}, "the parent's message's": nil} {
+		bubble(t, name, func(t *testing.T) {
+			h := open(t, &fakehost.Options{Profile: fakehost.V1_18, Agents: []fakehost.Agent{
+				{Name: "build", Mode: "primary", Script: func(ctx context.Context, t *fakehost.Turn) (string, error) {
+					r, err := t.Dispatch(ctx, "general", "d", "p")
+					return r.Text, err
+				}},
+				{Name: "general", Mode: "subagent", Model: own, Script: echo}}})
+			id := create(t, h)
+			send(t, h, id, fakehost.Prompt{Text: "go", Model: &fakehost.Model{ID: "asked", Provider: "p"}})
+			wait(t, h, id)
+			want := "asked"
+			if own != nil {
+				want = own.ID
+			}
+			children, err := h.Session.Children(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, want, children[0].Model.ID)
+			list, err := h.Session.Messages(t.Context(), children[0].ID, fakehost.MessagePage{})
+			require.NoError(t, err)
+			require.Equal(t, want, object(t, list[1])["info"].(map[string]any)["modelID"], "it is what the child runs on")
+			list, err = h.Session.Messages(t.Context(), id, fakehost.MessagePage{})
+			require.NoError(t, err)
+			require.Contains(t, string(list[1].Parts[1]), `"modelID":"`+want+`"`, "and the call says so")
+		})
+	}
+}
