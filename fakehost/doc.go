@@ -35,8 +35,9 @@
 //		})
 //	}
 //
-// What your code takes are the ports: Host.Sessions, Host.Events and so on. To see it fail, add
-// Faults: [FaultNoticeMissing], or Options.Fault for one call. Each domain has an example.
+// The agents are those above. What your own code takes are the ports, such as host.Sessions() for a
+// team.Sessions: let it work, then look into the host; see the example of [Host.Sessions]. To see it
+// fail, add Faults: [FaultNoticeMissing], or Options.Fault for one call. Each domain has an example.
 //
 // # State
 //
@@ -50,7 +51,8 @@
 // A Script plays the model for one turn. Work comes to it by the host's own rules: at an
 // idle boundary all steers as a batch, or one queued item; between two steps, which is
 // after each tool call, the steers that came meanwhile; a compaction or move alone. One
-// pair of execution events brackets all that is done until nothing is left.
+// pair of execution events brackets all that is done until nothing is left. In generation 1 a prompt
+// that names no agent is of agent build, whatever the session was made with.
 //
 // # Time
 //

@@ -3,9 +3,12 @@ package fakehost
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/teamchan/team"
 )
 
 // FormDomain is what agents and plugins ask the user on a host of generation 2. Forms are in
@@ -20,7 +23,7 @@ type FormDomain struct {
 
 // A Form is fields that somebody has to fill in.
 type Form struct {
-	ID       string          `json:"id"` // "frm_…"
+	ID       string          `json:"id"` // "frm_…"; Create and Ask take one of the caller's
 	Session  string          `json:"sessionID"`
 	Title    string          `json:"title"`
 	Metadata json.RawMessage `json:"metadata,omitempty"` // of the tool: {kind: "question", tool: {messageID, id}}
@@ -67,7 +70,8 @@ func checkForm(f Form) error {
 	return nil
 }
 
-// Create opens a form and does not wait.
+// Create opens a form and does not wait. A *ConflictError if its id was used before; an empty one is a new
+// one.
 func (d *FormDomain) Create(ctx context.Context, in Form) (Form, error) {
 	p, err := d.create(ctx, in)
 	if err != nil {
@@ -94,11 +98,18 @@ func (d *FormDomain) create(ctx context.Context, in Form) (*waiter[Form, map[str
 	if err := checkForm(in); err != nil {
 		return nil, err
 	}
-	in.ID = d.h.newID("frm_")
+	if in.ID == "" {
+		in.ID = d.h.newID("frm_")
+	} else if err := checkID("form", in.ID, "frm_"); err != nil {
+		return nil, err
+	}
 	p := newWaiter[Form, map[string]any](in.ID, in.Session, in)
 	return p, d.h.tx(func(t *tx) error {
 		if _, err := t.session(in.Session); err != nil {
 			return err
+		}
+		if _, err := d.pending.get("form", in.ID); !errors.Is(err, team.ErrNotFound) {
+			return &ConflictError{in.ID, "is the id of another form"}
 		}
 		t.later(func() { d.pending.add(p) })
 		t.emit("form.created", in.Session, map[string]any{"form": in})

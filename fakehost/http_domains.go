@@ -1,6 +1,11 @@
 package fakehost
 
-import "strings"
+import (
+	"errors"
+	"strings"
+
+	"github.com/teamchan/team"
+)
 
 // The routes of what people are asked, of the list of things to do, and of what agents may load
 // and call.
@@ -64,11 +69,20 @@ var domainsV1 = []route{
 	}, ""},
 }
 
-// How forms are created over HTTP is not known, and their other routes are known by their
-// names only.
 var domainsV2 = []route{
 	{"GET", "/api/mcp/resource", "what MCP servers offer to read", (*request).resources, ""},
-	{"POST", "/api/session/{sessionID}/form", "ask the user", nil, lacksShape},
+	{"POST", "/api/session/{sessionID}/form", "ask the user: {id?, title, metadata?, fields}", func(q *request) (any, error) {
+		var in Form
+		if err := q.decode(&in); err != nil {
+			return nil, err
+		}
+		in.Session = q.session()
+		f, err := q.h.Form.Create(q.ctx(), in)
+		if bad, ok := errors.AsType[*team.InvalidError](err); ok {
+			err = invalid("fields", bad.What+" "+bad.Why, bad.Advice)
+		}
+		return data(f), err
+	}, ""},
 	{"GET", "/api/session/{sessionID}/form", "what waits for an answer", func(q *request) (any, error) {
 		if _, err := q.h.Session.Get(q.ctx(), q.session()); err != nil {
 			return nil, err

@@ -423,3 +423,35 @@ func TestRoutesOfGeneration2(t *testing.T) {
 		require.Equal(t, map[string]any{"resources": []any{}, "templates": []any{}}, w.object("GET", "/api/mcp/resource", nil))
 	})
 }
+
+func TestFormsOverHTTP(t *testing.T) {
+	bubble(t, "one is created, read and answered by a client", func(t *testing.T) {
+		h := open(t, script(fakehost.V2_0, nil))
+		w := serve(t, h)
+		feed := w.tap("/api/event")
+		path := "/api/session/" + create(t, h) + "/form"
+		in := map[string]any{"id": "frm_mine", "title": "Which?", "metadata": map[string]any{"kind": "mine"}, "fields": []any{map[string]any{"key": "q0", "type": "string",
+			"options": []any{map[string]any{"value": "a", "label": "A"}}}}}
+		f := w.object("POST", path, in)
+		require.Equal(t, []string{"fields", "id", "metadata", "sessionID", "title"}, slices.Sorted(maps.Keys(f)))
+		require.Equal(t, "frm_mine", f["id"])
+		require.Equal(t, f, w.object("GET", path+"/frm_mine", nil))
+		delete(in, "id")
+		require.NotEqual(t, "frm_mine", w.object("POST", path, in)["id"])
+		synctest.Wait()
+		require.Len(t, only(feed.types(), "form.created"), 2)
+		for range 2 { // while it waits, and when it is settled
+			status, answer := w.send("POST", path, `{"id":"frm_mine","title":"t","fields":[{"key":"q0","type":"string"}]}`)
+			require.Equal(t, 409, status, answer)
+			require.Equal(t, []string{"ConflictError", "frm_mine"}, []string{at(parse(t, answer), "_tag"), at(parse(t, answer), "resource")})
+			w.send("POST", path+"/frm_mine/reply", `{"answer":{"q0":"a"}}`)
+		}
+		for _, bad := range []string{`{"title":"t"}`, `{"title":"t","fields":[]}`, `{"title":"t","fields":[{"key":"a","type":"date"}]}`, `{"id":"x","title":"t","fields":[{"key":"a","type":"string"}]}`} {
+			status, answer := w.send("POST", path, bad)
+			require.Equal(t, 400, status, answer)
+			require.Equal(t, []string{"InvalidRequestError", "fields"}, []string{at(parse(t, answer), "_tag"), at(parse(t, answer), "field")})
+		}
+		status, answer := w.send("POST", "/api/session/ses_none/form", `{"title":"t","fields":[{"key":"a","type":"string"}]}`)
+		require.Equal(t, 404, status, answer)
+	})
+}

@@ -57,7 +57,7 @@ var realRoutes = map[string][]string{
 var notServed = map[string][]string{
 	"v2.0": {"GET /api/experimental/session/:id/export",
 		"GET /api/experimental/session/:id/instructions/entries", "GET /api/experimental/session/stats", "GET /api/plugin",
-		"POST /api/experimental/session/import", "POST /api/session/:id/form", "PUT /api/session/:id/environment"},
+		"POST /api/experimental/session/import", "PUT /api/session/:id/environment"},
 }
 
 func TestEveryRouteIsServedOrSaysWhyNot(t *testing.T) {
