@@ -32,6 +32,9 @@ const maxBody = 32 << 20
 // auth_token, which is base64 of "user:password". The folder is the query directory or the
 // header x-opencode-directory (generation 1), or the query location[directory].
 //
+// Text files that are parts of a prompt are read from wherever they are, as the real host does
+// (generation 1).
+//
 // A stream ends with the host. FaultStreamCut and FaultOverflow break its connection, in the
 // middle of a frame and between two. A server's Shutdown waits for streams, so close the
 // host or the clients first.

@@ -186,7 +186,15 @@ func (q *request) take(o object, v any) error {
 	if err := o.check("the body", parsed); err != nil {
 		return err
 	}
-	return json.Unmarshal(data, v)
+	return into(data, v)
+}
+
+// into decodes what has the form. What fails yet is in a field that differs in case, or in an object.
+func into(data []byte, v any) error {
+	if err := json.Unmarshal(data, v); err != nil {
+		return &badRequest{"Payload", err.Error()}
+	}
+	return nil
 }
 
 // takeLoose is take for the two routes of generation 1 that read their body by themselves: it may be missing,
@@ -204,7 +212,7 @@ func (q *request) takeLoose(o object, v any) error {
 	if err := o.check("the body", parsed); err != nil || len(data) == 0 {
 		return err
 	}
-	return json.Unmarshal(data, v)
+	return into(data, v)
 }
 
 // body reads the whole body, without spaces round it.

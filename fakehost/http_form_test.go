@@ -50,7 +50,7 @@ func TestWrongRequestsOfGeneration1(t *testing.T) {
 			"POST " + s + "/message": {``, `{}`, `{"parts":"x"}`, `{"parts":null}`, `{"parts":["x"]}`, `{"parts":[{"text":"x"}]}`, `{"parts":[{"type":"other"}]}`,
 				`{"parts":[{"type":"text"}]}`, `{"parts":[{"type":"file","mime":"text/plain"}]}`, `{"parts":[{"type":"agent"}]}`,
 				`{"parts":[{"type":"subtask","prompt":"x"}]}`, `{"parts":[{"type":"text","text":"x","id":"x"}]}`, `{"parts":[],"messageID":"x"}`,
-				`{"parts":[],"noReply":"yes"}`, `{"parts":[],"model":{"providerID":"x"}}`},
+				`{"parts":[],"noReply":"yes"}`, `{"parts":[],"NoReply":"yes"}`, `{"parts":[],"tools":{"bash":"x"}}`, `{"parts":[],"model":{"providerID":"x"}}`},
 			"POST " + s + "/prompt_async":      {`{}`},
 			"POST " + s + "/command":           {`{"command":"x"}`, `{"arguments":"x"}`},
 			"POST " + s + "/summarize":         {`{}`},

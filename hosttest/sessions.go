@@ -32,8 +32,8 @@ type SessionsHost struct {
 	// Child makes a session whose parent is the given one. May be in Lacks.
 	Child func(context.Context, team.SessionID) (team.SessionID, error)
 
-	// Work makes an idle session work for several seconds, or until it is
-	// interrupted, and returns when it does. May be in Lacks.
+	// Work makes an idle session work for a minute, or until it is interrupted, and
+	// returns when it does. A law ends before it would by itself. May be in Lacks.
 	Work func(context.Context, team.SessionID) error
 
 	// Works reports whether a session is working. May be in Lacks.
@@ -84,11 +84,7 @@ var sessionLaws = []law[SessionsHost]{
 	{
 		name: "session/strange id", says: "An id that no host makes is ErrNotFound or ErrInvalid, and leads to no other session",
 		needs: []string{"New", "Texts"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			for _, bad := range []team.SessionID{"", "x", "..", id + "/", id + "/../" + id, id + "?a", id + "#a", id + "%00", id + "\x00", id + "\n", "../" + id, team.SessionID(strings.Repeat("s", 5000)), id + "\xff"} {
 				_, err1 := h.Session(ctx, bad)
 				_, err2 := h.Deliver(ctx, bad, note(bad, "astray"))
@@ -99,16 +95,12 @@ var sessionLaws = []law[SessionsHost]{
 				}
 			}
 			return holds(ctx, h, id)
-		},
+		}),
 	},
 	{
 		name: "session/parent", says: "A child's session names its parent",
 		needs: []string{"New", "Child"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			child, err := h.Child(ctx, id)
 			if err != nil {
 				return err
@@ -118,30 +110,22 @@ var sessionLaws = []law[SessionsHost]{
 				return wrong("Session(child).Parent = %q, %v, want %q", s.Parent, err, id)
 			}
 			return nil
-		},
+		}),
 	},
 	{
 		name: "deliver/held", says: "When Deliver returns nil the session holds the text, and Delivered has an id and the same text",
 		needs: []string{"New", "Texts"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			if err := deliver(ctx, h, id, note(id, "first")); err != nil {
 				return err
 			}
 			return holds(ctx, h, id, "first")
-		},
+		}),
 	},
 	{
 		name: "deliver/whole", says: "A text arrives byte for byte: spaces, tags, quotes, line ends, any script, a hundred kilobytes",
 		needs: []string{"New", "Texts"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			texts := []string{"  spaces \t\n\n", `<a b="c">&amp;</a>`, "中文 é 👩‍💻 \u2028 \u200b", "line\r\nline", `\"\\`, strings.Repeat("a hundred kilobytes ", 5000)}
 			for _, text := range texts {
 				if err := deliver(ctx, h, id, note(id, text)); err != nil {
@@ -149,16 +133,12 @@ var sessionLaws = []law[SessionsHost]{
 				}
 			}
 			return holds(ctx, h, id, texts...)
-		},
+		}),
 	},
 	{
 		name: "deliver/order", says: "Notes that are delivered one after another stand in that order",
 		needs: []string{"New", "Texts"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			var texts []string
 			for i := range 12 {
 				texts = append(texts, fmt.Sprintf("note %d", i))
@@ -167,16 +147,12 @@ var sessionLaws = []law[SessionsHost]{
 				}
 			}
 			return holds(ctx, h, id, texts...)
-		},
+		}),
 	},
 	{
 		name: "deliver/again", says: "Deliver with the same ID makes no second note",
 		needs: []string{"New", "Texts"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			n := note(id, "once")
 			var ids []string
 			for range 3 {
@@ -190,16 +166,12 @@ var sessionLaws = []law[SessionsHost]{
 				return wrong("Deliver returned the ids %q, want one", ids)
 			}
 			return holds(ctx, h, id, "once")
-		},
+		}),
 	},
 	{
 		name: "deliver/at once", says: "Deliver with the same ID from several goroutines makes one note",
 		needs: []string{"New", "Texts"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			n := note(id, "once")
 			errs := make([]error, 8)
 			var wg sync.WaitGroup
@@ -211,16 +183,12 @@ var sessionLaws = []law[SessionsHost]{
 				return err
 			}
 			return holds(ctx, h, id, "once")
-		},
+		}),
 	},
 	{
 		name: "deliver/other text", says: "Deliver with a used ID and another text returns the text that the host holds, and that is the only one",
 		needs: []string{"New", "Texts"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			n := note(id, "the first")
 			if err := deliver(ctx, h, id, n); err != nil {
 				return err
@@ -234,7 +202,7 @@ var sessionLaws = []law[SessionsHost]{
 				return err
 			}
 			return holds(ctx, h, id, d.Text)
-		},
+		}),
 	},
 	{
 		name: "deliver/foreign id", says: "An ID that a note of another session has never leads into that session",
@@ -266,11 +234,7 @@ var sessionLaws = []law[SessionsHost]{
 	{
 		name: "deliver/no wake", says: "A note without Wake does not make an idle session work",
 		needs: []string{"New", "Works"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			n := note(id, "rest")
 			n.Delivery = team.DeliveryQueue
 			if err := deliver(ctx, h, id, n); err != nil {
@@ -283,74 +247,55 @@ var sessionLaws = []law[SessionsHost]{
 				time.Sleep(20 * time.Millisecond)
 			}
 			return nil
-		},
+		}),
 	},
 	{
 		name: "deliver/ended context", says: "Deliver with a context that has ended returns its error and delivers nothing",
 		needs: []string{"New", "Texts"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			ended, cancel := context.WithCancel(ctx)
 			cancel()
-			_, err = h.Deliver(ended, id, note(id, "too late"))
+			_, err := h.Deliver(ended, id, note(id, "too late"))
 			return errors.Join(is("Deliver", err, context.Canceled), holds(ctx, h, id))
-		},
+		}),
 	},
 	{
 		name: "interrupt/idle", says: "Interrupt never says that it stopped an idle session",
 		needs: []string{"New"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			v, err := h.Interrupt(ctx, id)
 			if err != nil || v == team.InterruptStopped || v == "" {
 				return wrong("Interrupt = %q, %v, want idle or unknown", v, err)
 			}
 			return nil
-		},
+		}),
 	},
 	{
 		name: "interrupt/working", says: "Interrupt stops a session that works, and never says that it was idle",
 		needs: []string{"New", "Work", "Works"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			if err := h.Work(ctx, id); err != nil {
 				return err
 			}
 			if works, err := h.Works(ctx, id); err != nil || !works {
 				return fmt.Errorf("the session works = %v, %v, want true", works, err)
 			}
-			begin := time.Now()
 			v, err := h.Interrupt(ctx, id)
 			if err != nil || v == team.InterruptIdle || v == "" {
 				return wrong("Interrupt = %q, %v, want stopped or unknown", v, err)
 			}
-			soon, cancel := context.WithTimeout(ctx, 3*time.Second)
-			defer cancel()
-			return eventually(soon, func() error {
+			return eventually(ctx, func() error {
 				if works, err := h.Works(ctx, id); err != nil || works {
-					return fmt.Errorf("%v after Interrupt the session works = %v, %v, want false", time.Since(begin), works, err)
+					return fmt.Errorf("after Interrupt the session works = %v, %v, want false", works, err)
 				}
 				return nil
 			})
-		},
+		}),
 	},
 	{
 		name: "interrupt/keeps notes", says: "Interrupt takes back no note",
 		needs: []string{"New", "Work", "Texts"},
-		check: func(ctx context.Context, h SessionsHost) error {
-			id, err := h.New(ctx)
-			if err != nil {
-				return err
-			}
+		check: inSession(func(ctx context.Context, h SessionsHost, id team.SessionID) error {
 			if err := h.Work(ctx, id); err != nil {
 				return err
 			}
@@ -367,8 +312,19 @@ var sessionLaws = []law[SessionsHost]{
 				return fmt.Errorf("the session holds %.300q, %v, want the note among them", texts, err)
 			}
 			return nil
-		},
+		}),
 	},
+}
+
+// inSession is a law about one new session.
+func inSession(check func(ctx context.Context, h SessionsHost, id team.SessionID) error) func(context.Context, SessionsHost) error {
+	return func(ctx context.Context, h SessionsHost) error {
+		id, err := h.New(ctx)
+		if err != nil {
+			return err
+		}
+		return check(ctx, h, id)
+	}
 }
 
 func note(to team.SessionID, text string) team.Note {

@@ -100,7 +100,7 @@ func TestSessions(t *testing.T) {
 				return texts, err
 			},
 			Work: func(ctx context.Context, id team.SessionID) error {
-				_, err := h.Prompt(ctx, id, opencode.Prompt{Text: string(id) + "\n" + scriptedmodel.Script(step{Text: "late", Delay: 20_000})})
+				_, err := h.Prompt(ctx, id, opencode.Prompt{Text: string(id) + "\n" + scriptedmodel.Script(step{Text: "late", Delay: 120_000})})
 				if err != nil {
 					return err
 				}
