@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -22,10 +23,11 @@ type partV1 struct {
 
 // attached adds to the parts of a prompt what generation 1 tells the model of them, as synthetic
 // texts: before a text file that it was read, and what is in it; behind the name of an agent that
-// it is to be dispatched. A file that cannot be read is left out. OpenCode 1.18.33.
-func (h *Host) attached(parts []json.RawMessage) []json.RawMessage {
+// it is to be dispatched. A text file that cannot be read is left out, and an image that is none
+// refused. OpenCode 1.18.33.
+func attached(parts []json.RawMessage) ([]json.RawMessage, error) {
 	if parts == nil {
-		return nil
+		return nil, nil
 	}
 	out := []json.RawMessage{}
 	note := func(text string) {
@@ -33,6 +35,9 @@ func (h *Host) attached(parts []json.RawMessage) []json.RawMessage {
 	}
 	for _, raw := range parts {
 		var p partV1
+		if json.Unmarshal(raw, &p) == nil && p.Type == "file" && strings.HasPrefix(p.Mime, "image/") && !isImage(p.URL) {
+			return nil, errImage
+		}
 		if json.Unmarshal(raw, &p) != nil || p.Type != "agent" && (p.Type != "file" || p.Mime != "text/plain") {
 			out = append(out, raw)
 			continue
@@ -51,7 +56,20 @@ func (h *Host) attached(parts []json.RawMessage) []json.RawMessage {
 		note(text)
 		out = append(out, raw)
 	}
-	return out
+	return out, nil
+}
+
+var errImage = invalid("file part", "is no image", "send an image as a data or file URL, or another mime")
+
+// isImage reports whether an attachment can be one: a file, or data that begin as an image does.
+func isImage(u string) bool {
+	data, ok := strings.CutPrefix(u, "data:")
+	if !ok {
+		return strings.HasPrefix(u, "file:")
+	}
+	_, body, _ := strings.Cut(data, ",")
+	plain, err := base64.StdEncoding.DecodeString(body)
+	return err == nil && strings.HasPrefix(http.DetectContentType(plain), "image/")
 }
 
 // readAttachment returns the name of a file and the text in it, up to the host's limit for

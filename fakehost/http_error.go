@@ -99,7 +99,7 @@ func (q *request) failureV1(err error) (int, any) {
 		return http.StatusConflict, tagged("ConflictError", conflict.Error(), map[string]any{"resource": conflict.Resource})
 	case errors.Is(err, errLarge):
 		return http.StatusRequestEntityTooLarge, map[string]any{"_tag": "BadRequest"}
-	case errors.Is(err, errCursor):
+	case errors.Is(err, errCursor), errors.Is(err, errImage):
 		return http.StatusBadRequest, map[string]any{"_tag": "BadRequest"}
 	case errors.Is(err, team.ErrInvalid):
 		return http.StatusBadRequest, named("BadRequest", err.Error(), map[string]any{"kind": "Payload"})

@@ -161,6 +161,8 @@ func TestWhatGeneration1Takes(t *testing.T) {
 		s := w.object("GET", "/session/"+id, nil)
 		require.Equal(t, []any{map[string]any{"permission": "bash", "pattern": "*", "action": "deny"}, map[string]any{"permission": "edit", "pattern": "*", "action": "allow"}},
 			s["permission"], "tools are rules of the session")
+		info = w.object("POST", "/session/"+id+"/message", notes(nil, words("y")))["info"].(map[string]any)
+		require.Equal(t, map[string]any{"providerID": "p", "modelID": "m"}, info["model"], "the model stays, the variant does not")
 	})
 	bubble(t, "files and agents come with texts for the model", func(t *testing.T) {
 		h := open(t, script(fakehost.V1_18, nil))
@@ -185,6 +187,14 @@ func TestWhatGeneration1Takes(t *testing.T) {
 		require.Equal(t, "data", texts[1])
 		types, _ = parts(map[string]any{"type": "file", "mime": "text/plain", "url": "file:///nowhere/at/all"})
 		require.Equal(t, []string{"text", "text"}, types, "one that cannot be read is left out")
+		image := base64.StdEncoding.EncodeToString([]byte("\x89PNG\x0D\x0A\x1A\x0A"))
+		types, _ = parts(map[string]any{"type": "file", "mime": "image/png", "url": "data:image/png;base64," + image})
+		require.Equal(t, []string{"file"}, types)
+		for _, bad := range []string{"data:image/png;base64,aGVsbG8=", "http://127.0.0.1:1/x.png"} {
+			status, answer := w.send("POST", "/session/"+id+"/message", `{"noReply":true,"parts":[{"type":"file","mime":"image/png","url":"`+bad+`"}]}`)
+			require.Equal(t, 400, status, bad)
+			require.Equal(t, "BadRequest", at(parse(t, answer), "_tag"))
+		}
 		types, texts = parts(map[string]any{"type": "agent", "name": "general"})
 		require.Equal(t, []string{"agent", "text"}, types)
 		require.Contains(t, texts[0], "general")
@@ -231,7 +241,11 @@ func TestRoutesOfTheUser(t *testing.T) {
 		list := w.ok("GET", "/session/"+id+"/message", nil).([]any)
 		require.Len(t, list, 2)
 		require.Equal(t, true, list[0].(map[string]any)["parts"].([]any)[0].(map[string]any)["synthetic"])
-		status, answered := w.send("POST", "/session/"+id+"/shell", `{"agent":"build","command":"true","messageID":"msg_mine"}`)
+		w.object("POST", "/session/"+id+"/shell", map[string]any{"agent": "build", "command": "true", "messageID": "msg_mine"})
+		list = w.ok("GET", "/session/"+id+"/message", nil).([]any)
+		require.Len(t, list, 3, "a used id is no key: its message gets another part")
+		require.Len(t, list[0].(map[string]any)["parts"], 2)
+		status, answered := w.send("POST", "/session/"+create(t, h)+"/shell", `{"agent":"build","command":"true","messageID":"msg_mine"}`)
 		require.Equal(t, 409, status, answered)
 		status, answered = w.send("POST", "/session/"+id+"/shell", `{"agent":"nobody","command":"true"}`)
 		require.Equal(t, 500, status, answered)

@@ -118,6 +118,9 @@ func TestRoutesOfGeneration1(t *testing.T) {
 		wait(t, h, id)
 		require.Equal(t, item.ID, at(w.object("POST", "/session/"+id+"/revert", map[string]any{"messageID": item.ID}), "revert", "messageID"))
 		require.NotContains(t, w.object("POST", "/session/"+id+"/unrevert", nil), "revert")
+		for _, gone := range []map[string]any{{"messageID": "msg_none"}, {"messageID": item.ID, "partID": "prt_none"}} {
+			require.NotContains(t, w.object("POST", "/session/"+id+"/revert", gone), "revert", "what is not there changes nothing")
+		}
 		require.Empty(t, w.ok("GET", "/session/"+id+"/diff", nil))
 		require.Empty(t, w.ok("GET", "/lsp", nil))
 		require.Empty(t, w.ok("GET", "/skill", nil))

@@ -76,12 +76,16 @@ var routesV1 = []route{
 		return nil, errShare
 	}, ""},
 	{"DELETE", "/session/{sessionID}/share", "the session, which is not shared", (*request).getV1, ""},
-	{"POST", "/session/{sessionID}/revert", "go back to a message: {messageID}; an unknown one changes nothing", func(q *request) (any, error) {
-		var in struct{ MessageID string }
+	{"POST", "/session/{sessionID}/revert", "go back to a message: {messageID, partID?}; what is not there changes nothing", func(q *request) (any, error) {
+		var in struct{ MessageID, PartID string }
 		if err := q.take(revertForm, &in); err != nil {
 			return nil, err
 		}
-		err := q.h.Session.Stage(q.ctx(), q.session(), in.MessageID)
+		m, err := q.h.Session.Message(q.ctx(), q.session(), in.MessageID)
+		if err == nil && in.PartID != "" && !m.hasPart(in.PartID) {
+			return q.getV1()
+		}
+		err = q.h.Session.Stage(q.ctx(), q.session(), in.MessageID)
 		if missing, ok := errors.AsType[*NotFoundError](err); err != nil && !(ok && missing.What == "message") {
 			return nil, err
 		}

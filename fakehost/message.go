@@ -3,6 +3,7 @@ package fakehost
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/ncruces/go-sqlite3"
@@ -73,6 +74,14 @@ func (m Message) Text() string {
 		return out.Text
 	}
 	return strings.Join(texts, "\n\n")
+}
+
+// hasPart reports whether a part of the message has the id. Generation 1.
+func (m Message) hasPart(id string) bool {
+	return slices.ContainsFunc(m.Parts, func(r json.RawMessage) bool {
+		var p struct{ ID string }
+		return json.Unmarshal(r, &p) == nil && p.ID == id
+	})
 }
 
 // Failed returns the error that a message of an agent carries, and whether it does.

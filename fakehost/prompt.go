@@ -91,8 +91,11 @@ func (d *SessionDomain) admit(ctx context.Context, method, session, typ string, 
 		}
 	}
 	if typ == "user" {
+		var err error
 		if d.h.profile.v1() {
-			in.Parts = d.h.attached(in.Parts)
+			if in.Parts, err = attached(in.Parts); err != nil {
+				return InboxItem{}, err
+			}
 		}
 		in = d.h.hookPrompt(ctx, session, in)
 		if err := in.check(); err != nil {
@@ -204,7 +207,9 @@ func (t *tx) admitV1(s *Session, in Prompt) (InboxItem, error) {
 	}
 	agent, model := cmp.Or(in.Agent, "build"), in.Model
 	if model == nil {
-		model = cmp.Or(s.Model, &t.h.opts.Model)
+		last := *cmp.Or(s.Model, &t.h.opts.Model)
+		last.Variant = "" // which is of one prompt
+		model = &last
 	}
 	if agent != s.Agent || s.Model == nil || *s.Model != *model {
 		s.Agent, s.Model = agent, model

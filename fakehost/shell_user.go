@@ -36,12 +36,14 @@ func (d *SessionDomain) userShell(ctx context.Context, session, agent, command, 
 		if h.runs[session] != nil {
 			return &ConflictError{session, "is busy; wait until it is idle"}
 		}
-		if _, err := t.message(id); err == nil {
-			return &ConflictError{id, "belongs to another message"}
-		}
 		user := userV1{ID: cmp.Or(id, h.newID("msg_")), Session: session, Role: "user", Time: createdV1{t.now}, Agent: agent, Model: toModelV1(model)}
-		if err := t.insertMessage(user.ID, session, "user", user); err != nil {
-			return err
+		switch was, err := t.message(user.ID); {
+		case err == nil && was.Session != session:
+			return &ConflictError{id, "belongs to a message of another session"}
+		case err != nil: // a message that is there gets another part
+			if err := t.insertMessage(user.ID, session, "user", user); err != nil {
+				return err
+			}
 		}
 		t.emit("message.updated", session, map[string]any{"sessionID": session, "info": user})
 		st = &step{id: user.ID, session: s, agent: agent, model: model, began: t.now}
