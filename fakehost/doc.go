@@ -57,8 +57,7 @@
 // # Time
 //
 // The host uses time.Now and timers, so in a testing/synctest bubble it runs on the
-// bubble's clock. Open and Close it inside. Options.Start and JumpClock set its clock
-// to another time, for ids before and after IDWrap.
+// bubble's clock. Open and Close it inside.
 //
 // # Profiles
 //
@@ -74,7 +73,8 @@
 // # Faults
 //
 // Options.Fault is asked before every call and may fail it, or wait. The named Faults change
-// how the host behaves.
+// how the host behaves. Clock jumps are Host.JumpClock, and ids before and after the wrap come with
+// Options.Start near IDWrap.
 //
 // # How it is built
 //
