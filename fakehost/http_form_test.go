@@ -152,9 +152,9 @@ func TestWhatGeneration1Takes(t *testing.T) {
 		h := open(t, script(fakehost.V1_18, nil))
 		w := serve(t, h)
 		id := create(t, h)
-		info := w.object("POST", "/session/"+id+"/message", notes(map[string]any{"system": "be brief", "variant": "high", "tools": map[string]any{"bash": false, "edit": true},
+		info := w.object("POST", "/session/"+id+"/message", notes(map[string]any{"system": "be short", "variant": "high", "tools": map[string]any{"bash": false, "edit": true},
 			"format": map[string]any{"type": "text"}, "model": map[string]any{"providerID": "p", "modelID": "m"}}, words("x")))["info"].(map[string]any)
-		require.Equal(t, "be brief", info["system"])
+		require.Equal(t, "be short", info["system"])
 		require.Equal(t, map[string]any{"bash": false, "edit": true}, info["tools"])
 		require.Equal(t, map[string]any{"type": "text"}, info["format"])
 		require.Equal(t, map[string]any{"providerID": "p", "modelID": "m", "variant": "high"}, info["model"])
