@@ -112,7 +112,7 @@ type JoinOptions struct {
 // carries on where it was. Events that change nothing cost no write. A record that cannot be
 // read is an ErrCorrupt of the calls for that child, and stops no other. A record keeps the last 8
 // turns, and of each the first and last evidence; descendants beyond 1024 at the same time are
-// not waited for.
+// not waited for. Sweep forgets children that have settled long ago.
 //
 // What it cannot know: 1.x's events name no turn, so behind a turn that somebody other than the parent
 // began, or that ended while its own background work went on, a call that comes faster than
@@ -168,6 +168,7 @@ type joined struct {
 	todo     []evidence  // what could not be written yet, in order
 	unseen   error       // why the last look failed
 	broken   error       // its record cannot be read any more
+	gone     bool        // its record was removed: this is no child any more
 	looked   time.Time   // when that was
 	asked    []string    // what a Wait has returned for
 
@@ -322,6 +323,12 @@ func (j *Join) changes() <-chan struct{} {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
 	return j.changed
+}
+
+// tell wakes who waits for a change. j.mu is held.
+func (j *Join) tell() {
+	close(j.changed)
+	j.changed = make(chan struct{})
 }
 
 func (j *Join) trace(ctx context.Context, event TraceEvent, err error) {

@@ -36,7 +36,7 @@ func (j *Join) Cancel(ctx context.Context, id SessionID) (Cancelled, error) {
 		c := found[0]
 		out, err = j.cancel(ctx, c)
 		out.Child = c.account()
-		j.trace(ctx, TraceEvent{Op: "join.cancel", ID: string(id), Target: id, Outcome: string(out.Verdict)}, err)
+		j.trace(ctx, TraceEvent{Op: "join.cancel", ID: c.name(), Target: id, Outcome: string(out.Verdict)}, err)
 	}
 	return out, edge("join.cancel", string(id), err)
 }

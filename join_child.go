@@ -1,6 +1,7 @@
 package team
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -162,6 +163,11 @@ type seeming struct {
 func sortJoined(all []*joined) {
 	slices.SortFunc(all, func(a, b *joined) int { return a.number - b.number })
 }
+
+// name is what a child is called in a trace, where its session is only a digest.
+func (c Child) name() string { return fmt.Sprint("child ", c.Order) }
+
+func (c *joined) name() string { return fmt.Sprint("child ", c.number) }
 
 // account returns a copy that shares nothing.
 func (c *joined) account() Child {

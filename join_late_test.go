@@ -118,3 +118,33 @@ func TestJoinHostIsBehindItsOwnEvents(t *testing.T) {
 		require.Equal(t, 2, childOf(t, j, "ses_kid").Turn, "it has begun anew")
 	})
 }
+
+// "Shorten is called once for each answer": also where a snapshot brings it.
+func TestJoinSnapshotBringsTheAnswer(t *testing.T) {
+	for says, settled := range map[string]bool{"it ends the turn": false, "the turn has ended": true} {
+		t.Run(says, func(t *testing.T) {
+			host, calls := new(joinHost), 0
+			j := newJoin(t, &team.JoinOptions{Sessions: host, Shorten: func(_ context.Context, text string) (string, team.Ref, error) {
+				calls++
+				return "short", team.Ref{}, nil
+			}})
+			register(t, j, kid)
+			observe(t, j, busy(kid))
+			if settled {
+				observe(t, j, idle(kid))
+			}
+			host.set(kid, team.Inspection{Session: team.Session{ID: kid, Parent: lead}, Activity: team.ActivityIdle,
+				Last: &team.LastMessage{Text: "the answer", Completed: time.Now(), Finish: "stop"}})
+			_, err := j.Adopt(t.Context(), []team.SessionID{kid})
+			require.NoError(t, err)
+			got := childOf(t, j, kid)
+			require.Equal(t, team.ChildCompleted, got.State)
+			require.True(t, got.Answer.Known)
+			require.Nil(t, got.Answer.First, "nobody was shown it yet")
+			w, err := j.Wait(t.Context(), nil)
+			require.NoError(t, err)
+			require.Equal(t, "short", w.Results[0].Text)
+			require.Equal(t, 1, calls)
+		})
+	}
+}

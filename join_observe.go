@@ -239,22 +239,24 @@ func (j *Join) observe(ctx context.Context, e Event, use eventUse, c *joined, ow
 		return true, j.ofParent(ctx, e, use, &d)
 	}
 	ev, ok := evidenceOf(e, use, &d)
+	if ok && c == nil && owner == "" {
+		c, owner = j.foreshadow(e.Session, ev)
+	}
 	switch {
 	case !ok:
 	case c != nil:
 		return true, j.absorb(ctx, c, ev)
 	case owner != "":
 		return true, j.ofDescendant(ctx, e.Session, owner, ev)
-	default:
-		j.foreshadow(e.Session, ev)
 	}
 	return c != nil || owner != "", nil
 }
 
-// foreshadow keeps what a session that may become a child does before it is known.
-func (j *Join) foreshadow(id SessionID, e evidence) {
+// foreshadow keeps what a session that may become a child does before it is known. If it has become one
+// in this moment, or a descendant, it returns whose.
+func (j *Join) foreshadow(id SessionID, e evidence) (c *joined, owner SessionID) {
 	if e.kind == evidenceStep || checkSession("session", id) != nil {
-		return
+		return nil, ""
 	}
 	e.Reason = strings.Clone(cutReason(e.Reason))
 	e.What = strings.Clone(e.What)
@@ -262,7 +264,10 @@ func (j *Join) foreshadow(id SessionID, e evidence) {
 	e.At = time.Now().UTC()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.early.add(id, e)
+	if c, owner = j.about(id); c == nil && owner == "" {
+		j.early.add(id, e)
+	}
+	return c, owner
 }
 
 // created takes in a new session: of a child or a descendant, it is one more
@@ -280,7 +285,11 @@ func (j *Join) created(ctx context.Context, e Event, parent SessionID) (bool, er
 	}
 	open := evidence{JoinEvidence: JoinEvidence{Source: FromEvent, What: e.Type}, kind: evidenceOpen, other: strongID(e.Session)}
 	if c == nil {
-		j.foreshadow(parent, open)
+		if c, owner = j.foreshadow(parent, open); owner != "" {
+			c = j.child(owner)
+		}
+	}
+	if c == nil {
 		return false, nil
 	}
 	return true, j.absorb(ctx, c, open)
@@ -289,9 +298,15 @@ func (j *Join) created(ctx context.Context, e Event, parent SessionID) (bool, er
 // ofDescendant takes what a descendant's event means for the child above it.
 func (j *Join) ofDescendant(ctx context.Context, id, owner SessionID, e evidence) error {
 	c := j.child(owner)
-	if c == nil {
+	out, ok := below(id, e)
+	if c == nil || !ok {
 		return nil
 	}
+	return j.absorb(ctx, c, out)
+}
+
+// below returns what a descendant's event says of the child above it, and false if nothing.
+func below(id SessionID, e evidence) (evidence, bool) {
 	out := evidence{JoinEvidence: JoinEvidence{Source: FromEvent, What: e.What}, other: strongID(id)}
 	switch e.kind {
 	case evidenceEnd, evidenceIdle, evidenceSeems:
@@ -301,9 +316,9 @@ func (j *Join) ofDescendant(ctx context.Context, id, owner SessionID, e evidence
 	case evidenceAsk, evidenceAnswered:
 		out.kind, out.ask = e.kind, e.ask
 	default:
-		return nil
+		return out, false
 	}
-	return j.absorb(ctx, c, out)
+	return out, true
 }
 
 // ofParent takes what the parent's own events tell of its children.
@@ -356,6 +371,11 @@ func (j *Join) notice(ctx context.Context, in EnvelopeInput, id string) error {
 		return err
 	}
 	j.mu.Lock()
+	if j.children[of] != nil { // since this moment
+		j.mu.Unlock()
+		_, err = j.ObserveText(ctx, in, id)
+		return err
+	}
 	defer j.mu.Unlock()
 	if len(j.early.notices) >= mostEarlyNotices {
 		j.early.notices = slices.Delete(j.early.notices, 0, 1)

@@ -64,7 +64,8 @@ func (j *Join) loadKey(ctx context.Context, key string) error {
 		return nil // removed in this moment
 	}
 	if err == nil {
-		j.insert(rec, version)
+		c, _ := j.insert(rec, version)
+		c.mu.Unlock()
 	}
 	return err
 }
@@ -104,15 +105,18 @@ func (r *childRecord) check() error {
 	return nil
 }
 
-// insert puts a child into memory, unless somebody did already, and returns the one
-// that is there.
-func (j *Join) insert(rec childRecord, version Version) *joined {
+// insert puts a child into memory, unless somebody did already, and returns the one that is there, with c.mu
+// held, and whether it is new.
+func (j *Join) insert(rec childRecord, version Version) (c *joined, fresh bool) {
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	if c := j.children[rec.Session]; c != nil {
-		return c
+		j.mu.Unlock() // who waits for c.mu may not hold j.mu
+		c.mu.Lock()
+		return c, false
 	}
-	c := &joined{number: rec.Order, id: rec.Session, key: j.childKey(rec.Session), rec: rec, version: version}
+	defer j.mu.Unlock()
+	c = &joined{number: rec.Order, id: rec.Session, key: j.childKey(rec.Session), rec: rec, version: version}
+	c.mu.Lock()
 	c.note()
 	if j.opened { // our stream runs already, and may be behind that of who wrote this
 		c.owes, c.owesUntil = rec.endingsSince(time.Now().Add(-j.opts.Lag)), time.Now().Add(j.opts.Lag)
@@ -124,7 +128,7 @@ func (j *Join) insert(rec childRecord, version Version) *joined {
 		j.descends[id] = c.id
 	}
 	c.descends = slices.Clone(rec.Open)
-	return c
+	return c, true
 }
 
 // note keeps what the hot path asks in step with the record. c.mu is held.
@@ -138,12 +142,17 @@ func (c *joined) note() {
 func (j *Join) absorb(ctx context.Context, c *joined, e evidence) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return j.admit(ctx, c, e)
+}
+
+// admit is absorb where c.mu is held.
+func (j *Join) admit(ctx context.Context, c *joined, e evidence) error {
 	err := j.catchUp(ctx, c)
 	if err == nil {
 		err = j.change(ctx, c, func(r *childRecord) bool { return !c.owed(e, time.Now()) && r.apply(e, time.Now(), &j.opts) })
 	}
 	switch {
-	case err == nil:
+	case err == nil || c.gone:
 	case e.kind == evidenceAnswer || e.kind == evidenceCancel:
 		// Who asked for it is told that it failed, and does nothing.
 	case len(c.todo) < mostUnkept:
@@ -179,6 +188,9 @@ func (j *Join) tick(ctx context.Context, all []*joined) error {
 		if errors.Is(err, ErrCorrupt) {
 			c.broken, err = err, nil // the others go on
 		}
+		if c.gone {
+			err = nil
+		}
 		c.mu.Unlock()
 		if err != nil {
 			failed = append(failed, err)
@@ -194,6 +206,9 @@ func (j *Join) tick(ctx context.Context, all []*joined) error {
 // another process wrote if that was first. c.mu is held.
 func (j *Join) change(ctx context.Context, c *joined, how func(*childRecord) bool) error {
 	for range joinTries {
+		if c.gone {
+			return errForgotten
+		}
 		if c.version == "" { // its last write has an unknown outcome
 			if err := j.reread(ctx, c); err != nil {
 				return err
@@ -268,17 +283,20 @@ func (j *Join) take(c *joined, rec childRecord, version Version) {
 		}
 		c.descends = nil
 	}
-	close(j.changed)
-	j.changed = make(chan struct{})
+	j.tell()
 }
 
 // reread reads what another process wrote. c.mu is held.
 func (j *Join) reread(ctx context.Context, c *joined) error {
 	rec, version, err := j.read(ctx, c.key)
-	if err != nil {
-		if errors.Is(err, ErrCorrupt) {
-			c.broken = err
-		}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		j.forget(c)
+		return errForgotten
+	case errors.Is(err, ErrCorrupt):
+		c.broken = err
+		return err
+	case err != nil:
 		return err
 	}
 	c.broken = nil
@@ -344,7 +362,7 @@ func (j *Join) refresh(ctx context.Context, all []*joined) error {
 		c.mu.Lock()
 		err := j.reread(ctx, c)
 		c.mu.Unlock()
-		if err != nil && !errors.Is(err, ErrCorrupt) { // that is kept with the child: the others go on
+		if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, errForgotten) { // these are kept with the child: the others go on
 			return err
 		}
 	}

@@ -44,12 +44,18 @@ func (j *Join) Register(ctx context.Context, d Dispatch) (Child, error) {
 }
 
 func (j *Join) register(ctx context.Context, d Dispatch) (*joined, error) {
-	c, err := j.enrol(ctx, childRecord{Child: Child{Session: d.Session, Agent: cutReason(d.Agent), Label: cutReason(d.Label), Background: d.Background}})
-	if err != nil {
-		return nil, err
-	}
 	d.Agent, d.Label = cutReason(d.Agent), cutReason(d.Label)
-	return c, j.absorb(ctx, c, evidence{JoinEvidence: JoinEvidence{Source: FromDispatch}, kind: evidenceDispatch, dispatch: d})
+	for range joinTries {
+		c, err := j.enrol(ctx, childRecord{Child: Child{Session: d.Session, Agent: d.Agent, Label: d.Label, Background: d.Background}})
+		if err != nil {
+			return nil, err
+		}
+		err = j.absorb(ctx, c, evidence{JoinEvidence: JoinEvidence{Source: FromDispatch}, kind: evidenceDispatch, dispatch: d})
+		if !errors.Is(err, errForgotten) {
+			return c, err
+		}
+	}
+	return nil, errJoinRace
 }
 
 // enrol returns the child of rec, which it makes if nobody has.
@@ -75,32 +81,59 @@ func (j *Join) enrol(ctx context.Context, rec childRecord) (*joined, error) {
 	rec.Order, rec.Registered = meta.Children, time.Now().UTC()
 	rec.ChildTurn = ChildTurn{Turn: 1, State: ChildRunning, Dispatched: !rec.Adopted}
 	rec.Blind = rec.Adopted || j.blind()
-	value, err := json.Marshal(rec)
-	if err != nil {
-		return nil, err
+	c, fresh := j.insert(rec, "")
+	if !fresh {
+		c.mu.Unlock()
+		return c, nil
 	}
-	version, err := j.records.Put(ctx, key, value, "")
-	if errors.Is(err, ErrConflict) || errors.Is(err, ErrUnknownOutcome) { // another process was first, or it was we
-		if failed := j.loadKey(context.WithoutCancel(ctx), key); failed == nil && j.child(rec.Session) != nil {
-			return j.child(rec.Session), nil
-		}
+	ours, err := j.found(ctx, c)
+	if ours && err == nil {
+		err = j.replay(ctx, c)
 	}
-	j.trace(ctx, TraceEvent{Op: "join.register", ID: string(rec.Session), Target: rec.Session, Count: rec.Order}, err)
-	if err != nil {
-		return nil, err
+	c.mu.Unlock()
+	if !ours || err != nil {
+		return c, err
 	}
-	c := j.insert(rec, version)
-	return c, j.replay(ctx, c)
+	j.mu.Lock()
+	notices := j.early.told(c.id)
+	j.mu.Unlock()
+	for _, n := range notices {
+		_, failed := j.ObserveText(ctx, n.in, n.id)
+		err = errors.Join(err, failed)
+	}
+	return c, err
 }
 
-// replay takes in what came of a child, and of its descendants, before it was known.
+// found writes the record of a new child, and reports whether it was we who made it. c.mu is held since before
+// anybody could find it, so what comes of it meanwhile waits. If the store fails, it is none again.
+func (j *Join) found(ctx context.Context, c *joined) (ours bool, err error) {
+	value, err := json.Marshal(c.rec)
+	if err != nil {
+		j.forget(c)
+		return false, err
+	}
+	order := c.rec.Order
+	c.version, err = j.records.Put(ctx, c.key, value, "")
+	if errors.Is(err, ErrConflict) || errors.Is(err, ErrUnknownOutcome) { // another process was first, or it was we
+		if failed := j.reread(context.WithoutCancel(ctx), c); failed == nil {
+			err = nil
+		}
+	}
+	if err != nil {
+		j.forget(c)
+	}
+	ours = c.rec.Order == order
+	if ours {
+		j.trace(ctx, TraceEvent{Op: "join.register", ID: c.name(), Target: c.id}, err)
+	}
+	return ours, err
+}
+
+// replay takes in what came of a child, and of its descendants, before it was known. c.mu is held.
 func (j *Join) replay(ctx context.Context, c *joined) error {
-	j.mu.Lock()
-	close(j.changed)
-	j.changed = make(chan struct{})
-	j.mu.Unlock()
 	var before []earlyEvent
 	j.mu.Lock()
+	j.tell()
 	for below := []SessionID{c.id}; len(below) > 0; below = below[1:] {
 		found := j.early.take(below[0])
 		for _, e := range found {
@@ -114,18 +147,13 @@ func (j *Join) replay(ctx context.Context, c *joined) error {
 	slices.SortFunc(before, func(a, b earlyEvent) int { return cmp.Compare(a.number, b.number) })
 	var failed []error
 	for _, e := range before {
-		if e.of == c.id || e.kind == evidenceOpen {
-			failed = append(failed, j.absorb(ctx, c, e.evidence))
-		} else {
-			failed = append(failed, j.ofDescendant(ctx, e.of, c.id, e.evidence))
+		ev, ok := e.evidence, true
+		if e.of != c.id && e.kind != evidenceOpen {
+			ev, ok = below(e.of, ev)
 		}
-	}
-	j.mu.Lock()
-	notices := j.early.told(c.id)
-	j.mu.Unlock()
-	for _, n := range notices {
-		_, err := j.ObserveText(ctx, n.in, n.id)
-		failed = append(failed, err)
+		if ok {
+			failed = append(failed, j.admit(ctx, c, ev))
+		}
 	}
 	return errors.Join(failed...)
 }

@@ -324,7 +324,8 @@ func (r *childRecord) end(e evidence, now time.Time, opts *JoinOptions) bool {
 	}
 	if r.State.Settled() {
 		if !r.Presumed || e.presumed {
-			return r.later(&r.ChildTurn, e) || e.about()
+			learned := !r.Answer.Known && r.learn(e)
+			return r.later(&r.ChildTurn, e) || learned || e.about()
 		}
 		if !alike(r.State, r.cancelled(e.State)) {
 			r.conflict(JoinConflict{Counts: e.State, Said: r.By})
@@ -367,7 +368,7 @@ func (r *childRecord) settle(e evidence, now time.Time) {
 	if !e.Host.IsZero() {
 		r.HostEnd = e.Host
 	}
-	r.ChildTurn.refine()
+	r.learn(e)
 }
 
 // cancelled tells an interrupt that we asked for from others.

@@ -434,8 +434,8 @@ func (j *Join) renew(ctx context.Context, key string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := j.reread(ctx, c)
-	if errors.Is(err, ErrNotFound) {
-		return nil // removed by somebody: what we know stays
+	if errors.Is(err, errForgotten) {
+		return nil
 	}
 	return err
 }
