@@ -229,10 +229,10 @@ func (r *childRecord) called(id string) int {
 }
 
 // told returns the turn that an envelope is about: that of the call whose result it
-// is, else the first that a call began and no envelope came for yet, else the last that a
+// is, else the first that a call began and no envelope came for yet (see likelier), else the last that a
 // call began. So a late envelope does not end the turn behind its own, nor one
 // that somebody else began.
-func (r *childRecord) told(call string) *ChildTurn {
+func (r *childRecord) told(call string, state ChildState) *ChildTurn {
 	if t := r.turn(r.called(call)); call != "" && t != nil {
 		return t
 	}
@@ -240,13 +240,28 @@ func (r *childRecord) told(call string) *ChildTurn {
 	for i := range r.Earlier {
 		t := &r.Earlier[i]
 		if t.Dispatched && !t.Told {
-			return t
+			return r.likelier(t, state)
 		}
 		if t.Dispatched && !r.Dispatched {
 			last = t
 		}
 	}
 	return last
+}
+
+// likelier returns the turn that a notice of an ending in state is about, if t is the first that was not
+// told of: t, unless that ended otherwise, and one behind it as the notice says. Then the notice of t was lost. One
+// that runs is never meant, so a notice that contradicts the events ends nothing.
+func (r *childRecord) likelier(t *ChildTurn, state ChildState) *ChildTurn {
+	if alike(t.State, state) {
+		return t
+	}
+	for n := t.Turn + 1; n <= r.Turn; n++ {
+		if other := r.turn(n); other != nil && other.Dispatched && !other.Told && other.State.Settled() && !other.Presumed && alike(other.State, state) {
+			return other
+		}
+	}
+	return t
 }
 
 // cut bounds a text of the host's that a record keeps.

@@ -1,10 +1,12 @@
 package team_test
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,198 +16,6 @@ import (
 	"github.com/teamchan/team"
 	"github.com/teamchan/team/memstore"
 )
-
-// A world is a host with children that work, in the simplest way that is true, and
-// three ways on which news of them travel to a Join: the stream, which keeps its order, may be
-// behind, and loses what is under way when it breaks; results of calls; and notices.
-type world struct {
-	r                 *rand.Rand
-	kids              []*worldKid
-	stream            []worldNews
-	others            []worldNews // results and notices: in order of each child, late as it pleases
-	catchUp, register func()      // deliver what is in the stream, and all else
-	faults, broken    bool
-	lossy             bool
-}
-
-type worldNews struct {
-	kid  *worldKid
-	at   time.Time
-	tell func(j *team.Join) error
-}
-
-type worldKid struct {
-	id      team.SessionID
-	v2      bool
-	script  []func()
-	seq     uint64
-	running bool
-	open    team.SessionID // a descendant of it that works
-	ended   []team.ChildState
-	last    *team.LastMessage
-	idleAt  time.Time
-	outcome string
-}
-
-func (w *world) emit(k *worldKid, e team.Event) {
-	if k.v2 {
-		k.seq++
-		e.Seq, e.Time = k.seq, time.Now()
-	}
-	if w.broken {
-		w.lossy = true
-		return
-	}
-	w.stream = append(w.stream, worldNews{k, time.Now(), func(j *team.Join) error {
-		_, err := j.Observe(t0, e)
-		return err
-	}})
-}
-
-func (w *world) other(k *worldKid, tell func(j *team.Join) error) {
-	w.others = append(w.others, worldNews{k, time.Now(), tell})
-}
-
-func (k *worldKid) start(w *world) {
-	time.Sleep(2 * time.Millisecond) // no two turns share an instant
-	k.running = true
-	k.last = &team.LastMessage{}
-	if k.v2 {
-		w.emit(k, ev(k.id, "session.execution.started", ""))
-		w.emit(k, ev(k.id, "session.inbox.delivered", `{"inboxID":"m"}`))
-		w.emit(k, ev(k.id, "session.step.started", ""))
-	} else {
-		w.emit(k, busy(k.id))
-	}
-}
-
-// stop ends a busy period; it is a turn's end if no descendant works.
-func (k *worldKid) stop(w *world, state team.ChildState) {
-	time.Sleep(2 * time.Millisecond)
-	k.running = false
-	k.idleAt = time.Now()
-	k.last = &team.LastMessage{Text: fmt.Sprint("text ", len(k.ended)), Completed: time.Now(), Finish: "stop"}
-	k.outcome = "succeeded"
-	switch state {
-	case team.ChildFailed:
-		k.outcome, k.last.Error = "failed", "E: boom"
-		if k.v2 {
-			w.emit(k, ev(k.id, "session.execution.failed", `{"error":{"type":"E","message":"boom"}}`))
-		} else {
-			w.emit(k, ev(k.id, "session.error", `{"error":{"name":"E"}}`))
-		}
-	case team.ChildInterrupted:
-		k.outcome, k.last.Error, k.last.Aborted = "interrupted", "aborted", true
-		if k.v2 {
-			w.emit(k, ev(k.id, "session.execution.interrupted", `{"reason":"user"}`))
-		} else {
-			w.emit(k, ev(k.id, "session.error", `{"error":{"name":"MessageAbortedError"}}`))
-		}
-	default:
-		if k.v2 {
-			w.emit(k, ev(k.id, "session.execution.succeeded", ""))
-		}
-	}
-	if !k.v2 {
-		w.emit(k, ev(k.id, "session.status", `{"status":{"type":"idle"}}`))
-		w.emit(k, idle(k.id))
-	}
-	if k.open == "" {
-		k.ended = append(k.ended, state)
-	}
-}
-
-// play writes the life of a child.
-func (w *world) play(k *worldKid) {
-	dispatched, settles := false, false
-	step := func(f func()) { k.script = append(k.script, f) }
-	for turn := range 1 + w.r.IntN(3) {
-		call := fmt.Sprintf("call_%s_%d", k.id, turn)
-		background := w.r.IntN(2) == 0
-		before := dispatched
-		dispatched = turn == 0 || w.r.IntN(3) > 0
-		if dispatched && turn > 0 && (!before || settles) {
-			// Behind a turn that somebody else began, or that ended while its own work went
-			// on, a call that is faster than the stream cannot be told from one in that turn.
-			step(func() { w.catchUp() })
-		}
-		state := []team.ChildState{team.ChildCompleted, team.ChildCompleted, team.ChildFailed, team.ChildInterrupted}[w.r.IntN(4)]
-		if dispatched {
-			step(func() {
-				// The child starts in the same moment: the acknowledgement may be slower.
-				w.other(k, func(j *team.Join) error {
-					_, err := j.Register(t0, team.Dispatch{Session: k.id, Background: background, Call: call})
-					return err
-				})
-				k.start(w)
-			})
-		} else {
-			step(func() { k.start(w) })
-		}
-		for range w.r.IntN(3) {
-			step(func() {
-				if k.v2 {
-					w.emit(k, ev(k.id, "session.text.delta", ""))
-				} else {
-					w.emit(k, ev(k.id, "message.part.delta", ""))
-				}
-			})
-		}
-		if w.r.IntN(4) == 0 {
-			step(func() { w.emit(k, ev(k.id, "permission.asked", `{"id":"p"}`)) })
-			step(func() { w.emit(k, ev(k.id, "permission.replied", `{"requestID":"p"}`)) })
-		}
-		if settles = w.r.IntN(4) == 0; settles {
-			// It ends its turn while a child of its own works, and is woken with its news.
-			if w.faults {
-				// What begins in a hole, of a child that nobody has told of, is never known.
-				step(func() { w.register() })
-			}
-			grand := team.SessionID(fmt.Sprint(k.id, "_g", turn))
-			step(func() { k.open = grand; w.emit(k, ev(grand, "session.created", fmt.Sprintf(`{"parentID":%q}`, k.id))) })
-			step(func() { k.stop(w, team.ChildCompleted) })
-			step(func() { w.emit(k, ev(grand, "session.idle", "")); k.start(w); k.open = "" })
-		}
-		called := dispatched
-		step(func() {
-			k.stop(w, state)
-			if !called {
-				return
-			}
-			word := map[team.ChildState]string{team.ChildCompleted: "completed", team.ChildFailed: "error", team.ChildInterrupted: "cancelled"}[state]
-			body := fmt.Sprint("text ", len(k.ended)-1)
-			w.other(k, func(j *team.Join) error {
-				var err error
-				if background {
-					_, err = j.ObserveText(t0, notice(k.id, word, body), "msg_"+call)
-					return err
-				}
-				res := toolResult(k.id, call, word, body)
-				if state != team.ChildCompleted {
-					raw := fmt.Sprintf(`{"error":{"message":"Subagent %s (sessionID: %s): x"},"metadata":{"sessionID":%q,"status":"running"}}`,
-						map[string]string{"error": "failed", "cancelled": "cancelled"}[word], k.id, k.id)
-					res.Result = json.RawMessage(raw)
-				}
-				_, err = j.RegisterResult(t0, res)
-				return err
-			})
-		})
-	}
-}
-
-func (w *world) inspection(k *worldKid) team.Inspection {
-	i := team.Inspection{Session: team.Session{Parent: lead}, Activity: team.ActivityIdle, Last: k.last, Open: []team.SessionID{}}
-	if k.v2 {
-		i.Outcome, i.Idle = k.outcome, k.idleAt
-	}
-	if k.running {
-		i.Activity = team.ActivityRunning
-	}
-	if k.open != "" {
-		i.Open = append(i.Open, k.open)
-	}
-	return i
-}
 
 // "Never settled early, never twice, always settled by the deadline, right reason",
 // whatever the order in which news of it come, and with restarts and holes in between.
@@ -231,168 +41,320 @@ func TestJoinModel(t *testing.T) {
 	}
 }
 
-func runSchedule(t *testing.T, seed uint64) (ok bool) {
+// A schedule is one world, and what a Join says of it.
+type schedule struct {
+	*world
+	t       *testing.T
+	j       *team.Join
+	host    *joinHost
+	store   *memstore.Store
+	settled map[string]team.ChildState // of each turn that has settled
+	showed  map[string]int             // how often each answer was shown to the lead
+}
+
+func runSchedule(t *testing.T, seed uint64) bool {
 	w := &world{r: rand.New(rand.NewPCG(seed, 7))}
-	host := new(joinHost)
-	store := new(memstore.Store)
-	opts := &team.JoinOptions{Sessions: host, Wait: time.Hour}
-	j := openJoin(t, store, opts)
 	w.faults = w.r.IntN(3) == 0
+	w.plain = w.r.IntN(4) == 0
+	w.hooks = w.r.IntN(3) > 0
+	w.restarts = !w.faults && w.hooks && w.r.IntN(3) == 0
+	s := &schedule{world: w, t: t, host: new(joinHost), store: new(memstore.Store), settled: make(map[string]team.ChildState), showed: make(map[string]int)}
+	s.open()
+	w.catchUp, w.register, w.cancel, w.shown = s.deliverStream, s.deliverOthers, s.cancelKid, s.show
 	for i := range 1 + w.r.IntN(3) {
-		k := &worldKid{id: team.SessionID(fmt.Sprintf("ses_%d", i)), v2: w.r.IntN(2) == 0}
+		k := &worldKid{id: team.SessionID(fmt.Sprintf("ses_%d", i)), gen: []string{gen1, gen1, gen2, gen2, genNext}[w.r.IntN(5)]}
 		w.kids = append(w.kids, k)
 		w.play(k)
 	}
-	settled := make(map[string]team.ChildState)
-
-	sync := func() {
-		for _, k := range w.kids {
-			host.set(k.id, w.inspection(k))
-		}
-	}
-	resync := func() {
-		w.broken = false
-		sync()
-		require.NoError(t, j.Resync(t0, "test"))
-	}
-	check := func() bool {
-		all, err := j.Children(t0, nil)
-		require.NoError(t, err)
-		for _, c := range all {
-			k := w.kids[slices.IndexFunc(w.kids, func(k *worldKid) bool { return k.id == c.Session })]
-			if c.Presumed {
-				continue
-			}
-			over := c.Turn
-			if !c.Settled() {
-				over--
-			}
-			if over > len(k.ended) {
-				t.Errorf("%s: %d turns have settled, %d have ended: %+v", c.Session, over, len(k.ended), c)
-				return false
-			}
-			for _, turn := range append(slices.Clone(c.Earlier), c.ChildTurn) {
-				key := fmt.Sprint(c.Session, " ", turn.Turn)
-				if before, ok := settled[key]; ok && before != turn.State {
-					t.Errorf("%s was %s, and is %s", key, before, turn.State)
-					return false
-				}
-				if turn.State.Settled() {
-					settled[key] = turn.State
-				}
-			}
-		}
-		return true
-	}
-	deliver := func(list *[]worldNews, n int) {
-		news := (*list)[n]
-		*list = slices.Delete(*list, n, n+1)
-		if err := news.tell(j); err != nil {
-			t.Error(err)
-		}
-	}
-	w.register = func() {
-		for len(w.others) > 0 {
-			deliver(&w.others, 0)
-		}
-	}
-	w.catchUp = func() {
-		for len(w.stream) > 0 {
-			deliver(&w.stream, 0)
-		}
-	}
-	for {
-		// The stream is never further behind than a Join takes into account.
-		for len(w.stream) > 0 && time.Since(w.stream[0].at) > 3*time.Second {
-			deliver(&w.stream, 0)
-			if !check() {
-				return false
-			}
-		}
-		var live []*worldKid
-		for _, k := range w.kids {
-			if len(k.script) > 0 {
-				live = append(live, k)
-			}
-		}
-		if len(live) == 0 && len(w.stream) == 0 && len(w.others) == 0 {
-			break
-		}
-		switch n := w.r.IntN(12); {
-		case n < 4 && len(live) > 0:
-			k := live[w.r.IntN(len(live))]
-			next := k.script[0]
-			k.script = k.script[1:]
-			next()
-		case n < 8 && len(w.stream) > 0:
-			deliver(&w.stream, 0)
-		case n < 10 && len(w.others) > 0:
-			k := w.others[w.r.IntN(len(w.others))].kid // in order for each child
-			deliver(&w.others, slices.IndexFunc(w.others, func(o worldNews) bool { return o.kid == k }))
-		case n == 10:
-			time.Sleep(time.Duration(w.r.IntN(400)) * time.Millisecond)
-		case n == 11 && w.faults && w.r.IntN(3) == 0:
-			switch {
-			case w.broken:
-				resync()
-			case w.r.IntN(2) == 0: // the stream breaks
-				w.lossy = w.lossy || len(w.stream) > 0
-				w.stream, w.broken = nil, true
-			default: // the program is killed, and starts again
-				w.lossy = true
-				w.stream = nil
-				j = openJoin(t, store, opts)
-				resync()
-			}
-		}
-		if !check() {
+	for s.next() {
+		if !s.check() {
 			return false
 		}
 	}
-	if w.broken {
-		resync()
+	return s.finish()
+}
+
+func (s *schedule) open() {
+	opts := &team.JoinOptions{Sessions: s.host, Wait: time.Hour}
+	if s.plain {
+		opts.Sessions = plainHost{s.host}
 	}
-	sync()
-	done, err := j.Wait(t0, &team.WaitOptions{NoResults: true})
-	for err == nil && done.End == team.WaitAsked && w.lossy { // the reply was in a hole: it is told once
-		done, err = j.Wait(t0, &team.WaitOptions{NoResults: true})
+	s.j = openJoin(s.t, s.store, opts)
+}
+
+// next lets one thing happen, and returns false when all has.
+func (s *schedule) next() bool {
+	// The stream is never further behind than a Join takes into account.
+	for len(s.stream) > 0 && time.Since(s.stream[0].at) > 3*time.Second {
+		s.deliver(&s.stream, 0)
+		if !s.check() {
+			return false
+		}
 	}
-	require.NoError(t, err)
-	if done.End != team.WaitSettled || !check() {
-		t.Errorf("%s after %s: %+v", done.End, done.Waited, done.Children)
+	var live []*worldKid
+	for _, k := range s.kids {
+		if len(k.script) > 0 {
+			live = append(live, k)
+		}
+	}
+	if len(live) == 0 && len(s.stream) == 0 && len(s.others) == 0 {
 		return false
 	}
-	for _, c := range done.Children {
-		k := w.kids[slices.IndexFunc(w.kids, func(k *worldKid) bool { return k.id == c.Session })]
-		if w.lossy && len(k.ended) > 1 {
-			continue // a hole can swallow a whole turn
+	switch n := s.r.IntN(13); {
+	case n < 4 && len(live) > 0:
+		k := live[s.r.IntN(len(live))]
+		act := k.script[0]
+		k.script = k.script[1:]
+		act()
+	case n < 8 && len(s.stream) > 0:
+		s.deliver(&s.stream, 0)
+	case n < 10 && len(s.others) > 0:
+		k := s.others[s.r.IntN(len(s.others))].kid // in order for each child
+		s.deliver(&s.others, slices.IndexFunc(s.others, func(o worldNews) bool { return o.kid == k }))
+	case n == 10:
+		time.Sleep(time.Duration(s.r.IntN(400)) * time.Millisecond)
+	case n == 11 && s.r.IntN(2) == 0:
+		if s.calls == 0 {
+			s.lead(!s.leadRuns)
 		}
-		var got []team.ChildState
-		for _, turn := range append(slices.Clone(c.Earlier), c.ChildTurn) {
-			got = append(got, kin(turn.State))
+	case n == 11:
+		s.result()
+	case n == 12 && s.faults && s.r.IntN(3) == 0:
+		switch {
+		case s.broken:
+			s.resync()
+		case s.r.IntN(2) == 0: // the stream breaks
+			s.lossy = s.lossy || len(s.stream) > 0
+			s.stream, s.broken = nil, true
+		default: // the program is killed, and starts again
+			s.lossy = true
+			s.stream = nil
+			s.open()
+			s.resync()
 		}
-		var want []team.ChildState
-		for _, s := range k.ended {
-			want = append(want, kin(s))
+	}
+	return true
+}
+
+func (s *schedule) deliver(list *[]worldNews, n int) {
+	if s.restarts {
+		s.open()
+	}
+	news := (*list)[n]
+	*list = slices.Delete(*list, n, n+1)
+	require.NoError(s.t, news.tell(s.j))
+}
+
+func (s *schedule) deliverStream() {
+	for len(s.stream) > 0 {
+		s.deliver(&s.stream, 0)
+	}
+}
+
+func (s *schedule) deliverOthers() {
+	for len(s.others) > 0 {
+		s.deliver(&s.others, 0)
+	}
+}
+
+// look tells the host what is true.
+func (s *schedule) look() {
+	for _, k := range s.kids {
+		if k.born {
+			s.host.set(k.id, s.inspection(k))
 		}
-		if c.Presumed && w.lossy {
+	}
+}
+
+func (s *schedule) resync() {
+	s.broken = false
+	s.look()
+	require.NoError(s.t, s.j.Resync(t0, "test"))
+	if s.hooks {
+		return
+	}
+	for _, k := range s.kids { // that it was called may be in the hole too
+		if k.born {
+			_, err := s.j.Adopt(t0, []team.SessionID{k.id})
+			require.NoError(s.t, err)
+		}
+	}
+}
+
+// cancelKid stops a child, and reports false if it is none that could be.
+func (s *schedule) cancelKid(k *worldKid, end worldEnd) bool {
+	s.deliverStream() // the host's verdict names no turn
+	s.deliverOthers()
+	if !s.j.Known(k.id) || s.broken {
+		return false
+	}
+	if c := childOf(s.t, s.j, k.id); c.Settled() && !c.Presumed {
+		return false
+	}
+	stopped := false
+	s.host.verdict = team.InterruptStopped
+	s.host.onStop = func() {
+		stopped = true
+		k.stop(s.world, end)
+	}
+	out, err := s.j.Cancel(t0, k.id)
+	require.NoError(s.t, err)
+	require.Equal(s.t, team.CancelStopped, out.Verdict)
+	s.host.onStop = nil
+	return stopped
+}
+
+// show counts how often the lead was shown an answer as if for the first time; the same notice again is one.
+func (s *schedule) show(k *worldKid, turn int, shown team.Shown) {
+	if shown.Turn > 0 && !shown.Again {
+		s.showed[fmt.Sprint(k.id, " ", turn, " by ", shown.First.Via)] = 1
+	}
+}
+
+func (s *schedule) result() {
+	k := s.kids[s.r.IntN(len(s.kids))]
+	if !s.j.Known(k.id) {
+		return
+	}
+	s.deliverStream() // the host's last message names no turn
+	s.look()
+	r, err := s.j.Result(t0, k.id, "report")
+	require.NoError(s.t, err)
+	s.read(k, r)
+}
+
+// read counts an answer that the lead was shown by the Join.
+func (s *schedule) read(k *worldKid, r team.Result) {
+	if r.Text == "" {
+		return
+	}
+	i := slices.IndexFunc(k.ended, func(e worldEnd) bool { return strings.Contains(r.Text, e.word) })
+	if i >= 0 {
+		s.showed[fmt.Sprint(k.id, " ", i+1, " by a result")]++
+	}
+}
+
+// check is after each step: nothing has settled that has not ended, and nothing settles twice.
+func (s *schedule) check() bool {
+	all, err := s.j.Children(t0, nil)
+	require.NoError(s.t, err)
+	for _, c := range all {
+		if c.Presumed {
 			continue
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: got %v, want %v: %+v", c.Session, got, want, c)
+		k, over := s.kid(c.Session), c.Turn
+		if !c.Settled() {
+			over--
+		}
+		if over > len(k.ended) {
+			s.t.Errorf("%s: %d turns have settled, %d have ended: %+v", c.Session, over, len(k.ended), c)
+			return false
+		}
+		for _, turn := range append(slices.Clone(c.Earlier), c.ChildTurn) {
+			key := fmt.Sprint(c.Session, " ", turn.Turn)
+			before, ok := s.settled[key]
+			if ok && (s.lossy || s.hooks && !k.ended[turn.Turn-1].told) && kin(before) == kin(turn.State) {
+				before = turn.State // the call behind it may be taken for one in it, and have no text
+			}
+			if ok && before != turn.State {
+				s.t.Errorf("%s was %s, and is %s", key, before, turn.State)
+				return false
+			}
+			if turn.State.Settled() {
+				s.settled[key] = turn.State
+			}
+		}
+	}
+	return !s.t.Failed()
+}
+
+// finish is at the end: each has settled as often as it ended, and as it ended.
+func (s *schedule) finish() bool {
+	if s.t.Failed() {
+		return false
+	}
+	if s.broken {
+		s.resync()
+	}
+	s.look()
+	done, err := s.j.Wait(t0, &team.WaitOptions{Firm: !s.lossy})
+	for err == nil && done.End == team.WaitAsked && s.lossy { // the reply was in a hole: it is told once
+		done, err = s.j.Wait(t0, &team.WaitOptions{Firm: !s.lossy})
+	}
+	require.NoError(s.t, err)
+	unseen := s.lossy && s.plain // such a host has no word for how a child of 1.x is
+	if done.End != team.WaitSettled && !unseen && len(done.Children) > 0 || !s.check() {
+		s.t.Errorf("%s after %s: %+v", done.End, done.Waited, done.Children)
+		return false
+	}
+	for _, r := range done.Results {
+		s.read(s.kid(r.Session), r)
+	}
+	for _, c := range done.Children {
+		if s.lossy {
+			continue // a hole can swallow a turn, and how it ended
+		}
+		k := s.kid(c.Session)
+		turns := append(slices.Clone(c.Earlier), c.ChildTurn)
+		if c.Presumed || len(turns) != len(k.ended) {
+			s.t.Errorf("%s: %d turns, %d have ended: %+v", c.Session, len(turns), len(k.ended), c)
+			return false
+		}
+		for i, turn := range turns {
+			if s.hooks && !k.ended[i].told {
+				turn.Conflicts = nil // the call behind it may be taken for one in it
+			} else if text, err := s.j.Text(t0, c.Session, i+1); err == nil && text != "" && !strings.Contains(text, k.ended[i].word) {
+				s.t.Errorf("%s: turn %d has the answer %q, want %+v", c.Session, i+1, text, k.ended[i])
+				return false
+			}
+			if why := k.ended[i].wrong(turn); why != "" {
+				s.t.Errorf("%s: turn %d %s, want %+v: %+v", c.Session, i+1, why, k.ended[i], c)
+				return false
+			}
+		}
+	}
+	shown := make(map[string]int)
+	for key, n := range s.showed {
+		turn, _, _ := strings.Cut(key, " by ")
+		id, number, _ := strings.Cut(turn, " ")
+		if i, _ := strconv.Atoi(number); s.hooks && i > 1 && !s.kid(team.SessionID(id)).ended[i-2].told {
+			continue // its call may be taken for one in the turn before
+		}
+		shown[turn] += n
+	}
+	for turn, n := range maps.All(shown) {
+		if n > 1 && !s.lossy {
+			s.t.Errorf("the answer of %s was shown %d times: %v", turn, n, s.showed)
 			return false
 		}
 	}
 	return true
 }
 
-// kin is the state by what it means: hosts have several words.
+// wrong says what of a turn is not true, or nothing.
+func (e worldEnd) wrong(turn team.ChildTurn) string {
+	allowed := []team.ChildState{e.state}
+	switch {
+	case e.state == team.ChildInterrupted && turn.By.Source != team.FromEvent:
+		allowed = append(allowed, team.ChildCancelled) // the word of a notice
+	case e.state == team.ChildCompleted && turn.Answer.Known && turn.Answer.Size == 0:
+		allowed = []team.ChildState{team.ChildEmpty}
+	}
+	switch {
+	case !slices.Contains(allowed, turn.State):
+		return "is " + string(turn.State)
+	case e.state == team.ChildFailed && !strings.Contains(turn.Reason, e.word):
+		return "has the reason " + turn.Reason
+	case slices.ContainsFunc(turn.Conflicts, func(c team.JoinConflict) bool { return c.Said.State != "" && c.Said.Source != team.FromSignal }):
+		return "has conflicts" // with others than that it runs, and a signal that was late
+	}
+	return ""
+}
+
+// kin is the state by what it means.
 func kin(s team.ChildState) team.ChildState {
-	switch s {
-	case team.ChildEmpty:
+	if s == team.ChildEmpty {
 		return team.ChildCompleted
-	case team.ChildInterrupted, team.ChildStopped:
-		return team.ChildCancelled
 	}
 	return s
 }

@@ -434,7 +434,7 @@ func (j *Join) call(ctx context.Context, c call) error {
 		if bad != nil || m.Session == "" || m.Parent != "" && m.Parent != j.parent || m.Session == j.parent {
 			return nil
 		}
-		_, err = j.register(ctx, Dispatch{Session: m.Session, Agent: c.agent, Label: c.label, Call: c.id, Background: m.background})
+		_, err = j.register(ctx, Dispatch{Session: m.Session, Agent: c.agent, Label: c.label, Call: c.id, Background: m.background}, true)
 	case "completed", "error":
 		_, err = j.result(ctx, c)
 	}

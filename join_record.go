@@ -345,7 +345,7 @@ func (c *joined) owed(e evidence, now time.Time) bool {
 	case evidenceStart, evidenceStep, evidenceRetry:
 		return true
 	case evidenceSeems:
-		if strings.HasPrefix(e.What, "session.next.") {
+		if e.endsTurn() {
 			c.owes--
 		}
 		return true

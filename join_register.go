@@ -35,7 +35,7 @@ func (j *Join) Register(ctx context.Context, d Dispatch) (Child, error) {
 	}
 	var c *joined
 	if err == nil {
-		c, err = j.register(ctx, d)
+		c, err = j.register(ctx, d, false)
 	}
 	if err != nil {
 		return Child{}, edge("join.register", string(d.Session), err)
@@ -43,14 +43,15 @@ func (j *Join) Register(ctx context.Context, d Dispatch) (Child, error) {
 	return c.account(), nil
 }
 
-func (j *Join) register(ctx context.Context, d Dispatch) (*joined, error) {
+// register is Register; begins is as in evidence.
+func (j *Join) register(ctx context.Context, d Dispatch, begins bool) (*joined, error) {
 	d.Agent, d.Label = cutReason(d.Agent), cutReason(d.Label)
 	for range joinTries {
 		c, err := j.enrol(ctx, childRecord{Child: Child{Session: d.Session, Agent: d.Agent, Label: d.Label, Background: d.Background}})
 		if err != nil {
 			return nil, err
 		}
-		err = j.absorb(ctx, c, evidence{JoinEvidence: JoinEvidence{Source: FromDispatch}, kind: evidenceDispatch, dispatch: d})
+		err = j.absorb(ctx, c, evidence{JoinEvidence: JoinEvidence{Source: FromDispatch}, kind: evidenceDispatch, dispatch: d, begins: begins})
 		if !errors.Is(err, errForgotten) {
 			return c, err
 		}
@@ -247,7 +248,7 @@ func (j *Join) result(ctx context.Context, c call) (Registration, error) {
 	known := j.Known(env.Session)
 	m, _ := readMetadata(c.metadata, c.tool)
 	child, err := j.register(ctx, Dispatch{Session: env.Session, Agent: c.agent, Label: c.label, Call: c.id,
-		Background: m.background || env.State == ChildRunning})
+		Background: m.background || env.State == ChildRunning}, false)
 	if err != nil {
 		return Registration{}, err
 	}

@@ -281,7 +281,7 @@ func (j *Join) fetch(ctx context.Context, c *joined, turn int, until time.Time) 
 		return err
 	}
 	c.mu.Lock()
-	fresh := c.rec.Turn == turn && c.rec.State.Settled() && (seen.Last == nil || c.rec.fresh(seen.Last.Completed))
+	fresh := c.rec.Turn == turn && c.rec.State.Settled() && (seen.Last == nil || seen.Last.Error == "" && c.rec.fresh(seen.Last.Completed))
 	completed := c.rec.State == ChildCompleted || c.rec.State == ChildUnknown
 	c.mu.Unlock()
 	if !fresh || !completed || seen.Activity == ActivityRunning {

@@ -38,6 +38,7 @@ type evidence struct {
 	ask      ChildAsk  // of evidenceAsk and evidenceAnswered
 	other    SessionID // of evidenceOpen and evidenceClosed
 	dispatch Dispatch
+	begins   bool    // the stream says that the call begins: no turn that is over is its
 	answer   *Answer // the text that came with it
 	sight    *Sighting
 	seen     string // what the envelope is known by, so that it counts once
@@ -69,6 +70,9 @@ func (e evidence) about() bool { return e.Source == FromEnvelope || e.Source == 
 // that must be kept. It is a function of its arguments, so that a writer that lost
 // a race applies it to what the other wrote.
 func (r *childRecord) apply(e evidence, now time.Time, opts *JoinOptions) bool {
+	if !e.At.IsZero() {
+		now = e.At // it came before the child was known, or the store failed
+	}
 	changed := r.due(now)
 	if r.stale(e) {
 		return changed
@@ -137,7 +141,7 @@ func (r *childRecord) apply(e evidence, now time.Time, opts *JoinOptions) bool {
 		r.Asks = slices.DeleteFunc(r.Asks, func(a ChildAsk) bool { return a.ID == e.ask.ID })
 		return len(r.Asks) != n || changed
 	case evidenceOpen:
-		return r.open(e.other) || changed
+		return r.open(e) || changed
 	case evidenceClosed:
 		return r.closed(e.other, now, opts) || changed
 	case evidenceDispatch:
@@ -175,15 +179,20 @@ func (r *childRecord) owed(e evidence) (done, changed bool) {
 	if e.Reason == "deleted" {
 		return false, false
 	}
-	t := &r.ChildTurn
-	if !t.State.Settled() && len(r.Earlier) > 0 {
-		t = &r.Earlier[len(r.Earlier)-1]
+	// It owes the endings of the last turns that have ended, and comes to them in order.
+	n := r.Turn - r.Owes + 1
+	if !r.State.Settled() {
+		n--
+	}
+	t := r.turn(n)
+	if t == nil {
+		t = new(ChildTurn) // too long ago to be kept
 	}
 	switch e.kind {
 	case evidenceStart, evidenceStep, evidenceRetry, evidenceParked:
 		return true, false
 	case evidenceSeems:
-		if strings.HasPrefix(e.What, "session.next.") {
+		if e.endsTurn() {
 			r.Owes--
 		}
 		r.later(t, e)
@@ -199,6 +208,12 @@ func (r *childRecord) owed(e evidence) (done, changed bool) {
 		return true, true
 	}
 	return false, false
+}
+
+// endsTurn reports whether what seems an ending is all that the stream will say of it: in the second API of
+// 1.18 it is, while the first sends that the session is idle as well.
+func (e JoinEvidence) endsTurn() bool {
+	return e.Source == FromEvent && strings.HasPrefix(e.What, "session.next.")
 }
 
 // activityLag is how long after the event of its ending a host may still call a session
@@ -219,15 +234,19 @@ func (r *childRecord) start(e evidence) bool {
 	case e.Source == FromSnapshot && !r.Presumed && e.At.Before(r.Ended.Add(activityLag)):
 		return false // the host may name it active a moment longer than its event says
 	case r.Presumed:
-		// What was presumed is wrong. It stays on record.
-		r.conflict(JoinConflict{Counts: r.State, Said: e.JoinEvidence})
-		r.State, r.Presumed, r.By, r.Ended, r.Reason = ChildRunning, false, JoinEvidence{}, time.Time{}, ""
-		r.runs()
+		r.goesOn(e)
 		return true
 	}
 	r.next(e.Host, false)
 	r.runs()
 	return true
+}
+
+// goesOn takes back an ending that was presumed, and keeps that on record.
+func (r *childRecord) goesOn(e evidence) {
+	r.conflict(JoinConflict{Counts: r.State, Said: e.JoinEvidence})
+	r.State, r.Presumed, r.By, r.Ended, r.Reason = ChildRunning, false, JoinEvidence{}, time.Time{}, ""
+	r.runs()
 }
 
 // runs takes back what only seemed so.
@@ -278,7 +297,7 @@ func (r *childRecord) idle(e evidence, now time.Time, opts *JoinOptions) bool {
 
 // seems is evidence of an ending that the host may still take back.
 func (r *childRecord) seems(e evidence, now time.Time, opts *JoinOptions) bool {
-	if r.State.Settled() {
+	if r.State.Settled() && !r.Presumed {
 		return r.later(&r.ChildTurn, e)
 	}
 	r.Over = &seeming{By: e.JoinEvidence}
@@ -309,7 +328,7 @@ func (r *childRecord) end(e evidence, now time.Time, opts *JoinOptions) bool {
 		if e.seen != "" && !keepLast(&r.Seen, e.seen) {
 			return false
 		}
-		t := r.told(e.ID)
+		t := r.told(e.ID, e.State)
 		t.Told = true
 		if e.State == ChildUnknown {
 			// The host has a word that we do not know: it need not be an ending.
@@ -322,14 +341,9 @@ func (r *childRecord) end(e evidence, now time.Time, opts *JoinOptions) bool {
 			return true
 		}
 	}
-	if r.State.Settled() {
-		if !r.Presumed || e.presumed {
-			learned := !r.Answer.Known && r.learn(e)
-			return r.later(&r.ChildTurn, e) || learned || e.about()
-		}
-		if !alike(r.State, r.cancelled(e.State)) {
-			r.conflict(JoinConflict{Counts: e.State, Said: r.By})
-		}
+	if r.State.Settled() && (!r.Presumed || e.presumed) {
+		learned := !r.Answer.Known && r.learn(e)
+		return r.later(&r.ChildTurn, e) || learned || e.about()
 	}
 	kept := r.ChildTurn.keep(e)
 	if (r.hasOpen() || r.State == ChildSettling) && (e.presumed || e.State == ChildCompleted || e.State == ChildEmpty || e.State == ChildFailed) {
@@ -345,8 +359,9 @@ func (r *childRecord) end(e evidence, now time.Time, opts *JoinOptions) bool {
 		}
 		return kept
 	}
+	told := r.Over != nil && r.Over.By.endsTurn() // the stream was first
 	r.settle(e, now)
-	if !e.Resync && !e.presumed {
+	if !e.Resync && !e.presumed && !told {
 		r.owe(e.Source, now, opts)
 	}
 	return true
@@ -363,8 +378,14 @@ func (r *childRecord) owe(source JoinSource, now time.Time, opts *JoinOptions) {
 // settle makes e the ending that counts.
 func (r *childRecord) settle(e evidence, now time.Time) {
 	e.State = r.cancelled(e.State)
+	if r.State.Settled() && !alike(r.State, e.State) { // that was presumed
+		r.conflict(JoinConflict{Counts: e.State, Said: r.By})
+	}
 	r.State, r.Reason, r.Presumed, r.By, r.Ended = e.State, e.Reason, e.presumed, e.JoinEvidence, now.UTC()
-	r.Over, r.Asks, r.Retry, r.Parked = nil, nil, "", false
+	r.Asks, r.Retry, r.Parked = nil, "", false
+	if !e.presumed {
+		r.Over = nil // else what seems so is still better than what is presumed
+	}
 	if !e.Host.IsZero() {
 		r.HostEnd = e.Host
 	}
@@ -388,9 +409,13 @@ func (r *childRecord) asks(e evidence) bool {
 	return true
 }
 
-func (r *childRecord) open(id SessionID) bool {
-	if r.State.Settled() && r.Owes == 0 || len(r.Open) >= mostOpen || slices.Contains(r.Open, id) || checkSession("descendant", id) != nil {
+func (r *childRecord) open(e evidence) bool {
+	id := e.other
+	if r.State.Settled() && !r.Presumed && r.Owes == 0 || len(r.Open) >= mostOpen || slices.Contains(r.Open, id) || checkSession("descendant", id) != nil {
 		return false
+	}
+	if r.State.Settled() && r.Presumed {
+		r.goesOn(e) // who begins something works
 	}
 	r.Open = append(r.Open, id)
 	if r.Over != nil {
@@ -426,6 +451,9 @@ func (r *childRecord) dispatched(e evidence, now time.Time, opts *JoinOptions) b
 		return changed
 	}
 	t := r.uncalled(now, opts)
+	if e.begins && t != nil && t.State.Settled() {
+		t = nil
+	}
 	switch {
 	case t != nil:
 		t.Dispatched = true // the stream was faster than the call
