@@ -115,8 +115,9 @@ type JoinOptions struct {
 // not waited for. Sweep forgets children that have settled long ago.
 //
 // What it cannot know: 1.x's events name no turn, so behind a turn that somebody other than the parent
-// began, or that ended while its own background work went on, a call that comes faster than
-// the stream, within Lag, may be taken for one in that turn. Its answer, and its reason, land with
+// began, or that ended while its own background work went on, a result that comes by a tool hook faster than
+// the stream, within Lag, may be taken for one of that turn. Where the stream has the parent's own events as
+// well, and no hook is faster, this cannot happen. Its answer, and its reason, land with
 // that turn then. A hole in the stream may
 // swallow a turn, or make one of two. Background shells of a child do not keep it settling, since
 // the host's events about them name no session. 2.x writes a fixed sentence into the envelope of a

@@ -148,3 +148,118 @@ func TestJoinSnapshotBringsTheAnswer(t *testing.T) {
 		})
 	}
 }
+
+// What is presumed hides nothing that is known, and gives way to it.
+func TestJoinPresumedHidesNothing(t *testing.T) {
+	settled := func(t *testing.T, j *team.Join) {
+		_, err := j.ObserveSignal(t.Context(), team.Signal{ID: "sig_1", Kind: team.KindSettled, From: team.Caller{Session: kid}, To: lead})
+		require.NoError(t, err)
+	}
+	over := ev2(kid, 2, "session.next.step.failed", `{"error":{"type":"E","message":"boom"}}`)
+	for _, signalFirst := range []bool{true, false} {
+		t.Run(fmt.Sprint("an ending that only seems one, the signal first: ", signalFirst), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJoin(t, nil)
+				register(t, j, kid)
+				observe(t, j, ev2(kid, 1, "session.next.prompted", ""))
+				if signalFirst {
+					settled(t, j)
+					observe(t, j, over)
+				} else {
+					observe(t, j, over)
+					settled(t, j)
+				}
+				require.True(t, childOf(t, j, kid).Presumed)
+				w, err := j.Wait(t.Context(), &team.WaitOptions{Firm: true})
+				require.NoError(t, err)
+				require.Equal(t, team.DefaultJoinGrace, w.Waited)
+				c := w.Children[0]
+				require.Equal(t, team.ChildFailed, c.State)
+				require.False(t, c.Presumed)
+				require.Len(t, c.Conflicts, 1, "the signal said otherwise")
+			})
+		})
+	}
+	t.Run("work that begins behind it", func(t *testing.T) {
+		j := newJoin(t, nil)
+		register(t, j, kid)
+		observe(t, j, busy(kid))
+		settled(t, j)
+		observe(t, j, ev("ses_below", "session.created", `{"parentID":"ses_kid"}`), idle(kid))
+		c := childOf(t, j, kid)
+		require.Equal(t, team.ChildSettling, c.State)
+		require.False(t, c.Presumed)
+	})
+}
+
+// The stream comes to endings that are known by another way in order, and each is that of its turn.
+func TestJoinStreamIsBehindByTwoTurns(t *testing.T) {
+	j := newJoin(t, nil)
+	for i, status := range []string{"error", "completed"} {
+		call := fmt.Sprint("call_", i)
+		_, err := j.Register(t.Context(), team.Dispatch{Session: kid, Call: call, Background: true})
+		require.NoError(t, err)
+		_, err = j.ObserveText(t.Context(), notice(kid, status, "text"), "msg_"+call)
+		require.NoError(t, err)
+	}
+	observe(t, j, busy(kid), ev(kid, "session.error", `{"error":{"name":"E"}}`), idle(kid), busy(kid), idle(kid))
+	c := childOf(t, j, kid)
+	require.Equal(t, 2, c.Turn)
+	require.Equal(t, team.ChildCompleted, c.State)
+	require.Empty(t, c.Conflicts)
+	require.Equal(t, team.ChildFailed, c.Earlier[0].State)
+	require.Empty(t, c.Earlier[0].Conflicts)
+	require.Len(t, c.Earlier[0].Evidence, 2)
+}
+
+// A notice that was lost does not move those behind it to other turns.
+func TestJoinNoticeIsLost(t *testing.T) {
+	j := newJoin(t, nil)
+	for i, e := range []team.Event{ev(kid, "session.execution.interrupted", `{"reason":"user"}`), ev(kid, "session.execution.succeeded", "")} {
+		_, err := j.Register(t.Context(), team.Dispatch{Session: kid, Call: fmt.Sprint("call_", i), Background: true})
+		require.NoError(t, err)
+		observe(t, j, ev(kid, "session.execution.started", ""), e)
+	}
+	_, err := j.ObserveText(t.Context(), notice(kid, "completed", "two"), "msg_2")
+	require.NoError(t, err)
+	text, err := j.Text(t.Context(), kid, 2)
+	require.NoError(t, err)
+	require.Equal(t, "two", text)
+	require.Empty(t, childOf(t, j, kid).Earlier[0].Conflicts)
+}
+
+// A call whose beginning is in the stream has begun behind all that the stream came to before.
+func TestJoinCallBehindAForeignTurn(t *testing.T) {
+	j := newJoin(t, nil)
+	call := func(id, status, text string) team.Event {
+		return ev(lead, "message.part.updated", fmt.Sprintf(`{"part":{"type":"tool","tool":"task","callID":%q,"state":{"status":%q,"output":%q,"metadata":{"sessionId":"ses_kid","parentSessionId":"ses_lead"}}}}`, id, status, text))
+	}
+	answer := func(text string) string {
+		return "<task id=\"ses_kid\" state=\"completed\">\n<task_result>\n" + text + "\n</task_result>\n</task>"
+	}
+	observe(t, j, call("c1", "running", ""), busy(kid), idle(kid), call("c1", "completed", answer("one")),
+		busy(kid), idle(kid), // somebody else's
+		call("c2", "running", ""), busy(kid), idle(kid), call("c2", "completed", answer("three")))
+	for turn, want := range map[int]string{1: "one", 3: "three"} {
+		text, err := j.Text(t.Context(), kid, turn)
+		require.NoError(t, err)
+		require.Equal(t, want, text)
+	}
+	c := childOf(t, j, kid)
+	require.Equal(t, 3, c.Turn)
+	require.False(t, c.Earlier[1].Dispatched)
+}
+
+// What came before the child was known counts from when it came.
+func TestJoinEarlyEndingIsAsOldAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJoin(t, nil)
+		observe(t, j, ev2(kid, 1, "session.next.prompted", ""), ev2(kid, 2, "session.next.step.ended", `{"finish":"stop"}`))
+		time.Sleep(2 * team.DefaultJoinGrace)
+		observe(t, j, ev2(kid, 3, "session.next.prompted", ""))
+		register(t, j, kid)
+		c := childOf(t, j, kid)
+		require.Equal(t, 2, c.Turn)
+		require.Equal(t, team.ChildCompleted, c.Earlier[0].State)
+	})
+}

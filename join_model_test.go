@@ -60,6 +60,11 @@ func runSchedule(t *testing.T, seed uint64) bool {
 	w.restarts = !w.faults && w.hooks && w.r.IntN(3) == 0
 	s := &schedule{world: w, t: t, host: new(joinHost), store: new(memstore.Store), settled: make(map[string]team.ChildState), showed: make(map[string]int)}
 	s.open()
+	w.heal = func() {
+		if s.broken {
+			s.resync()
+		}
+	}
 	w.catchUp, w.register, w.cancel, w.shown = s.deliverStream, s.deliverOthers, s.cancelKid, s.show
 	for i := range 1 + w.r.IntN(3) {
 		k := &worldKid{id: team.SessionID(fmt.Sprintf("ses_%d", i)), gen: []string{gen1, gen1, gen2, gen2, genNext}[w.r.IntN(5)]}
@@ -85,10 +90,13 @@ func (s *schedule) open() {
 // next lets one thing happen, and returns false when all has.
 func (s *schedule) next() bool {
 	// The stream is never further behind than a Join takes into account.
-	for len(s.stream) > 0 && time.Since(s.stream[0].at) > 3*time.Second {
-		s.deliver(&s.stream, 0)
-		if !s.check() {
-			return false
+	// Nor is the news of a call.
+	for _, late := range []*[]worldNews{&s.stream, &s.others} {
+		for len(*late) > 0 && time.Since((*late)[0].at) > 3*time.Second {
+			s.deliver(late, 0)
+			if !s.check() {
+				return false
+			}
 		}
 	}
 	var live []*worldKid

@@ -181,7 +181,7 @@ func (r *childRecord) owed(e evidence) (done, changed bool) {
 	}
 	// It owes the endings of the last turns that have ended, and comes to them in order.
 	n := r.Turn - r.Owes + 1
-	if !r.State.Settled() {
+	if !r.State.Settled() || r.Presumed {
 		n--
 	}
 	t := r.turn(n)

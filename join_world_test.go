@@ -31,6 +31,7 @@ type world struct {
 	leadRuns bool
 	calls    int // of the lead, in the foreground, that have not ended
 
+	heal              func() // the hole, if there is one: none is as long as the grace
 	catchUp, register func() // deliver what is in the stream, and all else
 	cancel            func(k *worldKid, end worldEnd) bool
 	shown             func(k *worldKid, turn int, s team.Shown)
@@ -181,7 +182,7 @@ func (w *world) play(k *worldKid) {
 		switch {
 		case turn > 0 && k.gen == genNext:
 			// Nothing says there that a turn is over but that nothing follows.
-			step(func() { w.catchUp(); time.Sleep(team.DefaultJoinGrace) })
+			step(func() { w.heal(); w.catchUp(); w.register(); time.Sleep(team.DefaultJoinGrace) })
 		case dispatched && turn > 0 && w.hooks && (!before || settles):
 			// Behind a turn that somebody else began, or that ended while its own work went
 			// on, a call that is faster than the stream cannot be told from one in that turn.
