@@ -177,18 +177,10 @@ func inWorkspace(err error) error {
 }
 
 func (o *BoardOptions) check() error {
-	for _, limit := range []struct {
-		what string
-		n    int
-	}{{"MaxChars", o.MaxChars}, {"MaxFiles", o.MaxFiles}, {"MaxTasks", o.MaxTasks}} {
-		if limit.n < NoLimit {
-			return &InvalidError{What: "board option " + limit.what, Why: "is negative", Offset: -1, Advice: "NoLimit turns a limit off"}
-		}
-	}
 	if o.TTL < 0 && o.TTL != Forever {
 		return &InvalidError{What: "board option TTL", Why: "is negative", Offset: -1, Advice: "Forever keeps everything"}
 	}
-	return nil
+	return checkLimits("board", limitOption{"MaxChars", o.MaxChars}, limitOption{"MaxFiles", o.MaxFiles}, limitOption{"MaxTasks", o.MaxTasks})
 }
 
 // Close gives the folder back. What was written stays.

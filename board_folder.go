@@ -400,6 +400,22 @@ func setDefault[T comparable](option *T, value T) {
 	}
 }
 
+// A limitOption is an option that bounds something.
+type limitOption struct {
+	name string
+	n    int
+}
+
+// checkLimits refuses options that are negative and not NoLimit. of is whose they are.
+func checkLimits(of string, limits ...limitOption) error {
+	for _, limit := range limits {
+		if limit.n < NoLimit {
+			return &InvalidError{What: of + " option " + limit.name, Why: "is negative", Offset: -1, Advice: "NoLimit turns a limit off"}
+		}
+	}
+	return nil
+}
+
 // over reports whether n is more than the limit max, if that is one.
 func over(n, max int) bool { return max >= 0 && n > max }
 

@@ -32,7 +32,7 @@ const (
 )
 
 // SignalOptions change what a SignalChannel refuses and how it hands out. The
-// zero value has the defaults.
+// zero value has the defaults; NoLimit turns a limit off.
 type SignalOptions struct {
 	// MaxTokens is the cap of a signal's summary and body together, by
 	// EstimateTokens, as FormatSignal renders them. Zero means DefaultMaxTokens.
@@ -117,8 +117,8 @@ type Signal struct {
 // A Ref leads to a file that a signal is about: an entry of a board, or a text
 // that was offloaded.
 type Ref struct {
-	Path   string `json:"path"` // absolute
-	SHA256 string `json:"sha256"`
+	Path   string `json:"path"`             // absolute
+	SHA256 string `json:"sha256"`           // of the offloaded text; of a board's entry: of its body, without the header line
 	Size   int64  `json:"size"`             // of the file, in bytes
 	Handle Handle `json:"handle,omitempty"` // of an offloaded text, for Offload.Fetch
 }
@@ -154,16 +154,21 @@ func OpenSignals(ctx context.Context, store Store, opts *SignalOptions) (*Signal
 	setDefault(&c.opts.MaxPending, DefaultMaxPending)
 	setDefault(&c.opts.MaxAttempts, DefaultMaxAttempts)
 	setDefault(&c.opts.Lease, DefaultLease)
-	if c.opts.Lease < 0 || c.opts.MaxTokens < NoLimit || c.opts.MaxPending < NoLimit || c.opts.MaxAttempts < NoLimit {
-		return nil, edge("inbox.open", "", &InvalidError{What: "signal option", Why: "is negative", Offset: -1,
-			Advice: "NoLimit turns a limit off"})
+	err := c.opts.check()
+	if err == nil {
+		c.secret, err = loadSecret(ctx, store, secretRecord)
 	}
-	var err error
-	c.secret, err = loadSecret(ctx, store, secretRecord)
 	if err != nil {
 		return nil, edge("inbox.open", "", err)
 	}
 	return c, nil
+}
+
+func (o *SignalOptions) check() error {
+	if o.Lease < 0 {
+		return &InvalidError{What: "signal option Lease", Why: "is negative", Offset: -1}
+	}
+	return checkLimits("signal", limitOption{"MaxTokens", o.MaxTokens}, limitOption{"MaxPending", o.MaxPending}, limitOption{"MaxAttempts", o.MaxAttempts})
 }
 
 // Sent says where a signal went.
@@ -176,7 +181,8 @@ type Sent struct {
 
 // Send puts s into the inbox of to, which is a session on the roster, or a role
 // that one session of the caller's team has: those with the same lead at the top of
-// their parents. When it returns nil, the signal
+// their parents. For a caller that is not on the roster, which has no team, a role is that of the
+// only session that has it. When Send returns nil, the signal
 // is stored, behind all that were sent to this inbox before.
 //
 // Over the cap the body is spilled, if the channel has an Offload: it is a file
@@ -281,7 +287,7 @@ func (c *SignalChannel) prepare(ctx context.Context, to []string, s Signal) (_ S
 // late returns why s comes too late to be sent now.
 func (c *SignalChannel) late(ctx context.Context, s Signal) (late, err error) {
 	if !s.Expires.IsZero() && !s.Expires.After(s.Sent) {
-		return &InvalidError{What: "expiry", Why: "is over already", Offset: -1}, nil
+		return &InvalidError{What: "expiry", Why: "is over already", Offset: -1, Advice: "set a later time, or none"}, nil
 	}
 	if err = c.fenced(ctx, s.Epoch); errors.Is(err, ErrFenced) {
 		return err, nil
@@ -354,7 +360,7 @@ func (c *SignalChannel) replays(ctx context.Context, batches []Batch, late error
 				continue
 			}
 			if item.Digest != want.Digest {
-				return nil, fmt.Errorf("%w: the key was used for another signal", ErrConflict)
+				return nil, fmt.Errorf("%w: the key was used for another signal; use another key, or send the first signal as it was", ErrConflict)
 			}
 			receipts[i] = []Receipt{{ID: item.ID, Seq: item.Seq, Replayed: true}}
 			break
@@ -405,7 +411,8 @@ func (c *SignalChannel) check(s Signal) error {
 func (s Signal) check() error {
 	bad := func(what, why string) error { return &InvalidError{What: what, Why: why, Offset: -1} }
 	if !isWord(string(s.Kind)) {
-		return bad("kind", "is not of at most 32 of the characters a-z, 0-9, - and _")
+		return &InvalidError{What: "kind", Why: "is not 1 to 32 of the characters a-z, 0-9, - and _", Offset: -1,
+			Advice: "use KindNote, KindSettled, KindHandoff or KindUnsettled"}
 	}
 	if strings.TrimSpace(s.Summary) == "" {
 		return bad("summary", "is empty")
@@ -442,7 +449,8 @@ func (s Signal) check() error {
 	for _, r := range s.Refs {
 		if !filepath.IsAbs(r.Path) || !utf8.ValidString(r.Path) || strings.IndexFunc(r.Path, breaksLine) >= 0 ||
 			len(r.SHA256) != 64 || strings.Trim(r.SHA256, "0123456789abcdef") != "" || r.Size < 0 || r.Handle != "" && !r.Handle.valid() {
-			return bad("reference", "is not an absolute path with the SHA-256 and the size of a file")
+			return &InvalidError{What: "reference", Why: "is not an absolute path with the SHA-256 and the size of a file", Offset: -1,
+				Advice: "pass what Entry.Ref or Shortened.Ref returns"}
 		}
 	}
 	return nil

@@ -107,10 +107,13 @@ func (r *relay) run(ctx context.Context) error {
 		return err
 	}
 	if r.opts.Lease < minRelayLease {
-		return &InvalidError{What: "relay option Lease", Why: "is shorter than " + minRelayLease.String(), Offset: -1}
+		return &InvalidError{What: "relay option Lease", Why: "is shorter than " + minRelayLease.String(), Offset: -1, Advice: "leave it zero for the default"}
 	}
-	if r.opts.Pause < 0 || r.opts.Tries < NoLimit {
-		return &InvalidError{What: "relay option", Why: "is negative", Offset: -1}
+	if r.opts.Pause < 0 {
+		return &InvalidError{What: "relay option Pause", Why: "is negative", Offset: -1}
+	}
+	if err := checkLimits("relay", limitOption{"Tries", r.opts.Tries}); err != nil {
+		return err
 	}
 	if _, err := r.c.member(ctx, r.session); err != nil {
 		return err

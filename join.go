@@ -89,7 +89,7 @@ type JoinOptions struct {
 	// cannot be read, by its key. Nil is nobody. It is called in the caller's goroutine.
 	Report func(ctx context.Context, what, name string)
 
-	// Trace is told of every write, also of those that were refused: a Trail's Trace, for
+	// Trace is told of every write, also of those that were refused: a Trail's Record, for
 	// example. Nil is nobody. It is called in the caller's goroutine, and must not call the Join.
 	Trace func(context.Context, TraceEvent)
 }

@@ -97,14 +97,12 @@ func OpenLedger(ctx context.Context, records Records, scope Scope, opts *LedgerO
 	setDefault(&l.opts.MaxValue, DefaultLedgerValue)
 	setDefault(&l.opts.MaxGoals, DefaultMaxGoals)
 	setDefault(&l.opts.TTL, Forever)
-	for _, n := range []int{l.opts.MaxKeys, l.opts.MaxBytes, l.opts.MaxValue, l.opts.MaxGoals} {
-		if n < NoLimit {
-			return nil, edge("ledger.open", scope.Project, &InvalidError{What: "ledger option", Why: "is negative", Offset: -1,
-				Advice: "NoLimit turns a limit off"})
-		}
+	err := checkLimits("ledger", limitOption{"MaxKeys", l.opts.MaxKeys}, limitOption{"MaxBytes", l.opts.MaxBytes},
+		limitOption{"MaxValue", l.opts.MaxValue}, limitOption{"MaxGoals", l.opts.MaxGoals})
+	if err == nil {
+		l.prefix, err = scope.prefix()
 	}
-	var err error
-	if l.prefix, err = scope.prefix(); err == nil {
+	if err == nil {
 		if _, err = wholeTTL(l.opts.TTL); err == nil {
 			records.Keys(ctx, l.prefix, "")(func(_ string, failed error) bool {
 				err = failed

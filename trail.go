@@ -204,10 +204,8 @@ func (o *TrailOptions) check() error {
 // trailRoot opens the folder of a trail, and makes it if it is not there.
 func trailRoot(dir string) (*os.Root, error) {
 	real, err := workspace.Ensure(dir)
-	if errors.Is(err, workspace.ErrForeign) {
-		return nil, fmt.Errorf("%w: %w", ErrDenied, err)
-	} else if err != nil {
-		return nil, err
+	if err != nil {
+		return nil, inWorkspace(err)
 	}
 	return os.OpenRoot(real)
 }

@@ -167,7 +167,7 @@ func (q *queue) append(batch []*item, max int, now time.Time) (receipts []team.R
 	for i, it := range batch {
 		if first := q.keys[it.Key]; first != nil { // nothing is under the empty key
 			if first.Digest != it.Digest {
-				err = fmt.Errorf("key %q was used for another payload: %w", it.Key, team.ErrConflict)
+				err = fmt.Errorf("%w: the key was used for another item; use another key, or append the first item as it was", team.ErrConflict)
 				break
 			}
 			receipts[i] = team.Receipt{ID: first.ID, Seq: first.seq, Replayed: true}
@@ -253,10 +253,10 @@ func (q *queue) settle(st team.Settlement, now time.Time) error {
 			return nil // done before, and the answer was lost
 		}
 		if it.state != team.ItemClaimed {
-			return fmt.Errorf("item is %s, the claim is over: %w", it.state, team.ErrConflict)
+			return fmt.Errorf("%w: the claim is over, the item is %s; claim it again, and extend the lease in time", team.ErrConflict, it.state)
 		}
 		if it.token != st.Token {
-			return fmt.Errorf("token is not that of the claim that holds: %w", team.ErrConflict)
+			return fmt.Errorf("%w: the claim is over, another holds the item; extend the lease in time", team.ErrConflict)
 		}
 	case team.VerdictCancel, team.VerdictAmend:
 		if it.state != team.ItemPending {

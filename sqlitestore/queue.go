@@ -149,7 +149,7 @@ func (t *tx) replay(queue string, it team.Item, r *team.Receipt) (found bool, er
 		return false
 	}, queue, it.Key)
 	if err == nil && found && !same {
-		err = fmt.Errorf("key %.100q was used for another payload: %w", it.Key, team.ErrConflict)
+		err = fmt.Errorf("%w: the key was used for another item; use another key, or append the first item as it was", team.ErrConflict)
 	}
 	return found, err
 }

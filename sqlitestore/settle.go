@@ -73,10 +73,10 @@ func (t *tx) settle(queue string, st team.Settlement) error {
 			return nil // done before, and the answer was lost
 		}
 		if state != claimed {
-			return fmt.Errorf("item is %s, the claim is over: %w", stateNames[state], team.ErrConflict)
+			return fmt.Errorf("%w: the claim is over, the item is %s; claim it again, and extend the lease in time", team.ErrConflict, stateNames[state])
 		}
 		if st.Token == "" || token != st.Token {
-			return fmt.Errorf("token is not that of the claim that holds: %w", team.ErrConflict)
+			return fmt.Errorf("%w: the claim is over, another holds the item; extend the lease in time", team.ErrConflict)
 		}
 	case team.VerdictCancel, team.VerdictAmend:
 		if state > delayed {
