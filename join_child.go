@@ -165,8 +165,6 @@ func sortJoined(all []*joined) {
 }
 
 // name is what a child is called in a trace, where its session is only a digest.
-func (c Child) name() string { return fmt.Sprint("child ", c.Order) }
-
 func (c *joined) name() string { return fmt.Sprint("child ", c.number) }
 
 // account returns a copy that shares nothing.
