@@ -21,8 +21,11 @@ import (
 // whatever the order in which news of it come, and with restarts and holes in between.
 func TestJoinModel(t *testing.T) {
 	schedules := 10_000
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		schedules = 500
+	case raceEnabled: // the detector makes each eight times as slow
+		schedules = 2_000
 	}
 	const bubbles = 100
 	for b := range bubbles {
