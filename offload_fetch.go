@@ -125,7 +125,7 @@ func (o *Offload) FormatFetched(f Fetched) string {
 	case next != nil:
 		head += fmt.Sprintf("; from byte %d; go on from byte %d", f.Offset, next.Range.Offset)
 	}
-	return o.tag(head + "]\n" + strings.ToValidUTF8(f.Text, "\uFFFD"))
+	return o.tag(head+"]\n"+strings.ToValidUTF8(f.Text, "\uFFFD"), "")
 }
 
 func (o *Offload) fetch(ctx context.Context, h Handle, opts FetchOptions) (Fetched, error) {

@@ -13,6 +13,7 @@ import (
 // preview of it needs: both ends, the counts, and the structure of its class.
 type sketch struct {
 	class   Class
+	round   wrapper // what is round the text, and not in it; set before done
 	size    int64
 	tokens  int
 	counts  bool // tokens are counted here, in pieces
@@ -162,7 +163,7 @@ func (s *sketch) done() {
 		shape.done()
 	}
 	if s.counts {
-		s.tokens += EstimateTokens(stringOf(s.rest))
+		s.tokens += EstimateTokens(stringOf(s.rest)) + EstimateTokens(s.round.open) + EstimateTokens(s.round.end)
 		if s.sampled > 0 {
 			s.tokens += int(float64(s.cost) * float64(s.passed) / float64(s.sampled))
 		}
@@ -175,6 +176,15 @@ func (s *sketch) lineCount() int64 {
 		return s.newline + 1
 	}
 	return s.newline
+}
+
+// wholeLines is lineCount for the text with what is round it.
+func (s *sketch) wholeLines() int64 {
+	n := s.newline + s.round.lines
+	if s.round.unended || s.open && !s.round.ended {
+		n++
+	}
+	return n
 }
 
 // preview renders both ends and the structure for at most budget tokens, what is

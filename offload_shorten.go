@@ -102,8 +102,9 @@ func (s Source) check() error {
 // shorten is ShortenText. A note goes into the preview as a line of its own.
 func (o *Offload) shorten(ctx context.Context, text string, src Source, note string) Shortened {
 	s := Shortened{Text: text, Size: int64(len(text)), Class: src.Class}
+	w, body := unwrap(text)
 	if s.Class == "" {
-		s.Class = classOf(src.Name, bytesOf(text[:min(len(text), sampleBytes)]))
+		s.Class = w.classOf(src.Name, body)
 	}
 	threshold := o.opts.Thresholds[s.Class]
 	switch {
@@ -111,7 +112,7 @@ func (o *Offload) shorten(ctx context.Context, text string, src Source, note str
 		return s
 	case len(text) < max(threshold, o.budget(s.Class)+frameTokens)*maxTokenBytes:
 		s.Tokens = EstimateTokens(text)
-		if s.Tokens < threshold || s.Tokens <= o.previewCost(s, src, note) {
+		if s.Tokens < threshold || s.Tokens <= o.previewCost(s, w, src, note) {
 			return s
 		}
 	}
@@ -119,7 +120,7 @@ func (o *Offload) shorten(ctx context.Context, text string, src Source, note str
 		o.counts.add(&o.counts.marked)
 		return s
 	}
-	return o.offload(ctx, text, s, src, note)
+	return o.offload(ctx, text, s, w, body, src, note)
 }
 
 // budget is what a preview may cost.
@@ -137,18 +138,19 @@ const (
 
 // previewCost is what the preview of a text may cost: a text that costs no more
 // than that stays.
-func (o *Offload) previewCost(s Shortened, src Source, note string) int {
+func (o *Offload) previewCost(s Shortened, w wrapper, src Source, note string) int {
 	id := strings.Repeat("q7", offloadHandleIDLength/2) // as dear as any
 	r := &offloadRecord{id: id, File: id + fileExtensions[s.Class], Size: s.Size, Lines: s.Size, Tokens: s.Tokens}
-	return max(o.budget(s.Class), leastShown+EstimateTokens(o.frame(r, 0, src, note)))
+	return max(o.budget(s.Class), leastShown+EstimateTokens(w.open+o.frame(r, 0, src, note)+w.end))
 }
 
-// offload stores a text that is too large, and makes its preview meanwhile.
-func (o *Offload) offload(ctx context.Context, text string, s Shortened, src Source, note string) Shortened {
+// offload stores a text that is too large, and makes the preview of its body meanwhile.
+func (o *Offload) offload(ctx context.Context, text string, s Shortened, w wrapper, body string, src Source, note string) Shortened {
 	sk := newSketch(s.Class, s.Tokens == 0)
+	sk.round = w
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		_, _ = sk.Write(bytesOf(text))
+		_, _ = sk.Write(bytesOf(body))
 		sk.done()
 	})
 	r, replaced, replayed, err := o.keep(ctx, text, s, src, func(r *offloadRecord) (string, int) {
@@ -164,7 +166,7 @@ func (o *Offload) offload(ctx context.Context, text string, s Shortened, src Sou
 
 // render makes what stands in for the text of a record.
 func (o *Offload) render(r *offloadRecord, s *Shortened, sk *sketch, src Source, note string) (text string, tokens int) {
-	r.Lines, r.Tokens = sk.lineCount(), s.Tokens
+	r.Lines, r.Tokens = sk.wholeLines(), s.Tokens
 	text, s.Shown = o.wholeText(r, sk, src, note)
 	return text, EstimateTokens(text)
 }
@@ -220,16 +222,20 @@ func (o *Offload) finish(ctx context.Context, s Shortened, sk *sketch, r *offloa
 // it is, within the budget as long as that leaves a few words to show.
 func (o *Offload) wholeText(r *offloadRecord, sk *sketch, src Source, note string) (text string, shown int64) {
 	most := o.budget(sk.class)
-	for budget := max(leastShown, most-EstimateTokens(o.frame(r, 0, src, note))); ; budget-- {
-		var body, end string
+	open, end := sk.round.open, sk.round.end
+	for budget := max(leastShown, most-EstimateTokens(open+o.frame(r, 0, src, note)+end)); ; budget-- {
+		var body string
 		body, shown = sk.preview(budget)
-		if body, end = closingTags(body); body != "" {
+		if open == "" && sk.round.end == "" {
+			if body, end = closingTags(body); end != "" {
+				end = "\n" + end
+			}
+		}
+		if body != "" {
 			body += "\n"
 		}
-		if end != "" {
-			end = "\n" + end
-		}
-		text = body + o.frame(r, shown, src, note) + end
+		shown += sk.round.shown
+		text = open + body + o.frame(r, shown, src, note) + end
 		if budget <= leastShown || EstimateTokens(text) <= most {
 			return text, shown
 		}
@@ -287,10 +293,11 @@ func oneName(name string) string {
 func (o *Offload) degraded(s Shortened, sk *sketch, why error) (text string, shown int64) {
 	for budget := max(o.opts.Thresholds[s.Class]*9/10, o.budget(s.Class)); ; budget = budget * 3 / 4 {
 		body, shown := sk.ends(budget, "")
-		text := fmt.Sprintf("%s\n[%s, %d bytes, %d lines; %d bytes of it are cut and could not be kept (%s): to see them, run the tool again and ask for less]\n",
-			body, s.Class, s.Size, sk.lineCount(), s.Size-shown, kindOf(why))
+		shown += sk.round.shown
+		text := fmt.Sprintf("%s%s\n[%s, %d bytes, %d lines; %d bytes of it are cut and could not be kept (%s): to see them, run the tool again and ask for less]\n",
+			sk.round.open, body, s.Class, s.Size, sk.wholeLines(), s.Size-shown, kindOf(why))
 		if EstimateTokens(text) <= max(o.opts.Thresholds[s.Class], o.budget(s.Class)+40) || budget < 10 {
-			return o.tag(text), shown
+			return o.tag(text, sk.round.end), shown
 		}
 	}
 }
@@ -321,8 +328,13 @@ func (o *Offload) shortenReader(ctx context.Context, r io.Reader, src Source) (S
 		if eof {
 			return o.shorten(ctx, string(first), src, ""), nil
 		}
+		if limit < inlineStream && mayBeWrapped(stringOf(first)) {
+			limit = inlineStream // the opening may be a long one
+			continue
+		}
 		if class == "" {
-			class = classOf(src.Name, first)
+			o := openingOf(stringOf(first))
+			class = o.wrap("").classOf(src.Name, stringOf(first[len(o.raw):]))
 		}
 		inline := inlineStream
 		if t := o.opts.Thresholds[class]; t != NoLimit {
@@ -343,6 +355,8 @@ func (o *Offload) shortenReader(ctx context.Context, r io.Reader, src Source) (S
 func (o *Offload) offloadStream(ctx context.Context, first []byte, r io.Reader, class Class, src Source) (Shortened, error) {
 	s := Shortened{Class: class}
 	sk := newSketch(class, true)
+	opening := openingOf(string(first[:min(len(first), 3*maxOpener)]))
+	var held []byte // the last bytes, in which the end of a wrapper may be
 	hash := sha256.New()
 	f, failed := o.create(func(f *atomicfile.File) error { return nil })
 	if f != nil {
@@ -352,7 +366,15 @@ func (o *Offload) offloadStream(ctx context.Context, first []byte, r io.Reader, 
 	buf := make([]byte, 128<<10)
 	for {
 		_, _ = hash.Write(piece)
-		_, _ = sk.Write(piece)
+		held = append(held, piece...)
+		if s.Size == 0 {
+			held = held[len(opening.raw):]
+		}
+		if n := len(held) - wrapperEnd; n > 0 {
+			_, _ = sk.Write(held[:n])
+			held = append(held[:0], held[n:]...)
+		}
+		s.Size += int64(len(piece))
 		if failed == nil {
 			_, failed = f.Write(piece)
 		}
@@ -367,8 +389,11 @@ func (o *Offload) offloadStream(ctx context.Context, first []byte, r io.Reader, 
 			break
 		}
 	}
+	rest, end := opening.cutEnd(string(held))
+	_, _ = sk.Write([]byte(rest))
+	sk.round = opening.wrap(end)
 	sk.done()
-	s.Size, s.Tokens = sk.size, sk.tokens
+	s.Tokens = sk.tokens
 	sum := hex.EncodeToString(hash.Sum(nil))
 	render := func(r *offloadRecord) (string, int) {
 		return o.render(r, &s, sk, src, "")

@@ -19,6 +19,8 @@ const (
 	tagShut   = "]"
 	tagLength = 13 // 65 bits in base32
 
+	tagWithin = wrapperEnd + 64 // bytes of the end of a text that have its tag
+
 	// Closing tags of a host may stand behind the last line of a preview.
 	maxClosing      = 4
 	maxClosingBytes = 200
@@ -65,28 +67,34 @@ func (o *Offload) isPreview(ctx context.Context, text string) bool {
 	return false
 }
 
-// tag adds the tag to a text.
-func (o *Offload) tag(text string) string {
+// tag adds the tag to a text, in front of its end: what a host wrote round an answer.
+func (o *Offload) tag(text, end string) string {
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	return text + tagLine + o.tagOf(text) + tagShut
+	return text + tagLine + o.tagOf(text, end) + tagShut + end
 }
 
-func (o *Offload) tagOf(text string) string {
+func (o *Offload) tagOf(text, end string) string {
 	mac := hmac.New(sha256.New, o.key[:])
 	mac.Write(bytesOf(text))
+	if end != "" {
+		mac.Write(bytesOf(tagLine + end))
+	}
 	return strings.ToLower(tagEncoding.EncodeToString(mac.Sum(nil))[:tagLength])
 }
 
 // tagged reports whether a text is one that tag returned.
 func (o *Offload) tagged(text string) bool {
-	i := len(text) - len(tagLine) - tagLength - len(tagShut)
-	if i < 1 || text[i-1] != '\n' || !strings.HasPrefix(text[i:], tagLine) || !strings.HasSuffix(text, tagShut) {
+	from := max(0, len(text)-tagWithin)
+	i := strings.LastIndex(text[from:], "\n"+tagLine)
+	if i < 0 {
 		return false
 	}
-	tag := text[i+len(tagLine) : len(text)-len(tagShut)]
-	return hmac.Equal([]byte(tag), []byte(o.tagOf(text[:i])))
+	head, rest := text[:from+i+1], text[from+i+1+len(tagLine):]
+	tag, end := rest[:min(len(rest), tagLength)], rest[min(len(rest), tagLength):]
+	end, ok := strings.CutPrefix(end, tagShut)
+	return ok && hmac.Equal([]byte(tag), []byte(o.tagOf(head, end)))
 }
 
 // closingTags splits off the closing tags at the end of a preview: what a host
