@@ -100,7 +100,8 @@ type OffloadOptions struct {
 	// its structure, how much was cut, handle, path and the tools to read more with.
 	// ReportTokens is that for a report. At least 24 tokens are for what is shown,
 	// so it is more where the path of the folder alone costs more than about 15 tokens
-	// (50 characters). Zero means DefaultPreviewTokens and DefaultReportTokens.
+	// (50 characters), and where the text is the answer of a child session: what the host
+	// wrote round it, with the child's id, stays whole and costs up to about 70. Zero means DefaultPreviewTokens and DefaultReportTokens.
 	PreviewTokens, ReportTokens int
 
 	// MaxBytes is what Collect brings the files down to, as far as it may. Zero

@@ -62,9 +62,11 @@ func openingOf(text string) (o opening) {
 		o.e, rest, o.nl, ok = readOpener(inner, "<subagent")
 	case strings.HasPrefix(inner, headV1b):
 		o.tag = "task_result"
-		line, _, _ := strings.Cut(inner[:min(len(inner), maxOpener)], "<task_result>")
-		o.nl = lineEnd(line)
-		if rest, ok = strings.CutPrefix(inner[len(line):], "<task_result>"+o.nl); ok {
+		head, _, _ := strings.Cut(inner[:min(len(inner), maxOpener)], "\n<task_result>")
+		if o.nl = "\n"; strings.HasSuffix(head, "\r") {
+			o.nl = "\r\n"
+		}
+		if rest, ok = strings.CutPrefix(inner[len(head):], "\n<task_result>"+o.nl); ok {
 			var verdict EnvelopeVerdict
 			o.e, verdict = readV1b(inner[:len(inner)-len(rest)], true)
 			ok = verdict == EnvelopeMatched
@@ -90,13 +92,6 @@ func openingOf(text string) (o opening) {
 	return o
 }
 
-func lineEnd(line string) string {
-	if strings.HasSuffix(line, "\r\n") {
-		return "\r\n"
-	}
-	return "\n"
-}
-
 // verdict is the matcher's on the whole text.
 func (o opening) verdict(text string) (v EnvelopeVerdict) {
 	text = strings.TrimPrefix(text, bom)
@@ -120,17 +115,17 @@ func (o opening) cutEnd(near string) (rest, end string) {
 		}
 		return near, ""
 	}
-	rest, whole := near, false
+	rest = near
 	if o.e.Generation == GenV1c {
-		if rest, whole = cutEnd(near, "</task>", o.nl); !whole {
-			rest = near
+		if outer, ok := cutEnd(near, "</task>", o.nl); ok { // else that one was cut off
+			rest = outer
 		}
 	}
-	inner, ok := cutEnd(rest, "</"+o.tag+">", o.nl)
+	rest, ok := cutEnd(rest, "</"+o.tag+">", o.nl)
 	if !ok {
 		return near, ""
 	}
-	return inner, near[len(inner):]
+	return rest, near[len(rest):]
 }
 
 // wrap is what a preview shows of an opening and an end.
@@ -163,14 +158,14 @@ func (w wrapper) classOf(name, answer string) Class {
 func (o opening) shorter() (text string, shown int64) {
 	marks := 0
 	some := func(words string) string {
-		all := len(words)
-		words = words[:grapheme.Floor(words, min(all, wrapperWords*maxCluster))]
-		words = FitTokens(strings.Map(ofOneValue, showable(words)), wrapperWords)
-		if len(words) >= all {
-			return words
+		near := words[:grapheme.Floor(words, min(len(words), wrapperWords*maxCluster))]
+		all := strings.Map(ofOneValue, showable(near))
+		kept := FitTokens(all, wrapperWords)
+		if len(kept) == len(all) && len(near) == len(words) {
+			return kept
 		}
 		marks += len("...")
-		return words + "..."
+		return kept + "..."
 	}
 	id, word := string(o.e.Session), some(o.e.Word)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -208,6 +209,9 @@ func FuzzOffloadPreview(f *testing.F) {
 		f.Add(text[:3000], 20)
 	}
 	f.Add("| a |\n|---|\n|\n||\n<a>\n</a>\nSTATUS:\n**STATUS**: x", 10)
+	f.Add("<subagent sessionID=\"ses_a\" state=\"completed\" description=\"x\">\nSTATUS: x\n</subagent>", 10)
+	f.Add("<task id='a' state='b'>\r\n<summary>s</summary>\r\n<task_result>\r\n{}", 10)
+	f.Add("task_id: a (b)\n\n<task_result>\nx\n\n<task_metadata>\nsession_id: a\n</task_metadata>", 10)
 	f.Add("\r\n\r\n12: func\nfunc (\npub(", 30)
 	o := newOffload(f, &team.OffloadOptions{Thresholds: map[team.Class]int{"text": 1, "log": 1, "json": 1, "csv": 1, "code": 1, "binary": 1, "unknown": 1, "report": 1}})
 	f.Fuzz(func(t *testing.T, text string, budget int) {
@@ -220,13 +224,16 @@ func FuzzOffloadPreview(f *testing.F) {
 			if !s.Cut() {
 				continue
 			}
-			if raw, err := json.Marshal(s.Text); err != nil || strings.Contains(string(raw), `\u0000`) {
+			if raw, err := json.Marshal(s.Text); err != nil || !utf8.ValidString(s.Text) || strings.Contains(string(raw), `\u0000`) {
 				t.Fatalf("%q", s.Text)
 			}
 			body, frame := parts(t, s)
 			limit := max(80, 26+team.EstimateTokens(frame)) // the path may be a long one
 			if s.Class == team.ClassReport {
 				limit = 1600
+			}
+			if e, verdict := new(team.EnvelopeMatcher).Match(team.EnvelopeInput{Text: text, Tool: "task"}); verdict == team.EnvelopeMatched {
+				limit += 80 + 2*len(e.Session) // the host's tags stay whole
 			}
 			if n := team.EstimateTokens(s.Text); n > limit || s.Shown < 0 || s.Shown > s.Size {
 				t.Fatalf("%d tokens, %d of %d bytes shown: %q", n, s.Shown, s.Size, body)

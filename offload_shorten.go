@@ -23,7 +23,7 @@ type Source struct {
 	Name string
 
 	// Class is what the text is, if the caller knows. Empty lets the name decide,
-	// and then the content.
+	// and then the content; of the answer of a child session, that of the answer.
 	Class Class
 
 	// Agent is who will read the preview: the hint names its tools.
@@ -65,6 +65,9 @@ func (s Shortened) Ref() Ref {
 // ShortenText returns text as it is if it is below the threshold of its class, and
 // otherwise stores it and returns a preview. A text that this folder has shortened or
 // fetched already, and that nobody changed, is returned as it is.
+//
+// What a host wrote round the answer of a child session, as an [EnvelopeMatcher] knows it,
+// stays whole round the preview of the answer: it is an envelope of the same child.
 //
 // When the text was offloaded, the file is on disk, byte for byte, whatever the
 // bytes are. If it could not be stored, Text is the beginning and the end, at most
@@ -296,7 +299,7 @@ func (o *Offload) degraded(s Shortened, sk *sketch, why error) (text string, sho
 		shown += sk.round.shown
 		text := fmt.Sprintf("%s%s\n[%s, %d bytes, %d lines; %d bytes of it are cut and could not be kept (%s): to see them, run the tool again and ask for less]\n",
 			sk.round.open, body, s.Class, s.Size, sk.wholeLines(), s.Size-shown, kindOf(why))
-		if EstimateTokens(text) <= max(o.opts.Thresholds[s.Class], o.budget(s.Class)+40) || budget < 10 {
+		if EstimateTokens(text+sk.round.end) <= max(o.opts.Thresholds[s.Class], o.budget(s.Class)+40) || budget < 10 {
 			return o.tag(text, sk.round.end), shown
 		}
 	}
