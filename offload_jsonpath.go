@@ -155,7 +155,7 @@ func (j *jsonFinder) copyTo(to int64) {
 // findJSON reads until it has as much as the budget allows, or to the end.
 func findJSON(ctx context.Context, f *verifiedFile, out *Fetched, steps []jsonStep, budget int) error {
 	j := &jsonFinder{steps: steps, start: -1, limit: budget*maxTokenBytes + maxCluster}
-	j.scan.on = j
+	j.scan.on, j.scan.upTo = j, maxJSONDepth
 	in := io.NewSectionReader(f, 0, f.size)
 	buf := make([]byte, fetchPiece)
 	for !j.full {

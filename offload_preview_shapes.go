@@ -142,6 +142,12 @@ func (j *jsonShape) begin(kind byte, at int64, depth int) {
 	case depth == d+1:
 		j.open.items++
 	}
+	switch d := j.depth(); {
+	case j.more > 0:
+		j.scan.upTo = 0
+	default:
+		j.scan.upTo = d + 1 // their elements are counted
+	}
 }
 
 func (j *jsonShape) end(at int64, depth int) {
