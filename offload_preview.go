@@ -206,7 +206,7 @@ func (s *sketch) preview(budget int) (text string, shown int64) {
 var structurePercent = map[Class]int{ClassText: 60, ClassLog: 65, ClassCode: 60, ClassJSON: 60, ClassCSV: 40}
 
 // leastLine is how many tokens of a line are worth showing, and of each end.
-const leastLine = 4
+const leastLine = 6
 
 // structure takes as many lines of the shape as budget allows; the last one is cut
 // if it does not fit.
@@ -225,15 +225,25 @@ func (s *sketch) structure(budget int) string {
 			continue
 		}
 		left := budget - EstimateTokens(text)
-		if i == 0 {
-			return strings.TrimRight(cutHead(line, left), " ")
-		}
-		if left > leastLine {
-			text += strings.TrimRight(cutHead(line, left-1), " ") + "..."
+		if i == 0 || left > leastLine {
+			text += cutWords(line, left-1)
 		}
 		break
 	}
 	return text
+}
+
+// cutWords cuts a line of a structure between words, since a number that is cut is
+// another number, and says that it did.
+func cutWords(line string, budget int) string {
+	cut := cutHead(line, budget)
+	if rest := line[len(cut):]; !strings.HasPrefix(rest, " ") {
+		cut = cut[:max(0, strings.LastIndexByte(cut, ' '))]
+	}
+	if cut = strings.TrimRight(cut, " ,;:("); cut == "" {
+		return ""
+	}
+	return cut + "..."
 }
 
 // ends joins head, tail and structure. Empty lines at the end are not shown.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -240,4 +241,20 @@ func FuzzOffloadPreview(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What a preview says in numbers is so, however little room there is: a number that is cut
+// would be another one.
+func TestPreviewNumbersAreWhole(t *testing.T) {
+	numbers := regexp.MustCompile(`(?:string|array) \((\d+)`)
+	found := 0
+	for budget := 60; budget < 160; budget++ {
+		text := `{"` + strings.Repeat("first ", 1+budget%7) + `":"` + strings.Repeat("x", 1<<20) + `","second":"` + strings.Repeat("y", 12_345) + `","third":[` + strings.Repeat("1,", 9_876) + `1]}`
+		s := shorten(t, newOffload(t, &team.OffloadOptions{PreviewTokens: budget}), text, team.Source{Class: team.ClassJSON})
+		for _, m := range numbers.FindAllStringSubmatch(s.Text, -1) {
+			require.Contains(t, []string{"1048578", "12347", "9877"}, m[1], s.Text)
+			found++
+		}
+	}
+	require.NotZero(t, found)
 }
