@@ -7,8 +7,8 @@ import (
 
 // A jsonScanner reads JSON that comes in pieces, in constant memory, and tells
 // what begins and ends. It takes several values one behind the other. It is
-// stricter than it needs to be nowhere, and looser in what it does not use: it
-// does not check escapes.
+// stricter than it needs to be only with numbers over 8 KiB, and looser in what it does
+// not use: it does not check escapes.
 type jsonScanner struct {
 	// on is told of each key, and where each value begins and ends, in at most upTo open
 	// containers: what nobody counts is passed over at three times the speed. Nil is nobody.
@@ -47,7 +47,7 @@ const (
 const (
 	maxJSONDepth  = 10_000
 	maxJSONKey    = 1024
-	maxJSONScalar = 64
+	maxJSONScalar = 8 << 10 // a number of more digits is none that anybody can read
 )
 
 func (j *jsonScanner) bad(why string, i int) error {
@@ -251,7 +251,7 @@ func (j *jsonScanner) closeString(i int) {
 
 func (j *jsonScanner) closeScalar(i int) error {
 	if j.long || !isScalar(j.text) {
-		return j.bad("has a word that is none of its own", max(0, i-len(j.text)))
+		return j.bad("has a word that is none of its own", i-len(j.text)) // it may have begun in an earlier piece
 	}
 	j.inside = 0
 	j.ended(i)
