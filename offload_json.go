@@ -11,7 +11,7 @@ import (
 // not use: it does not check escapes.
 type jsonScanner struct {
 	// on is told of each key, and where each value begins and ends, in at most upTo open
-	// containers: what nobody counts is passed over at three times the speed. Nil is nobody.
+	// containers: a call for what nobody counts costs more than to read it. Nil is nobody.
 	on   jsonListener
 	upTo int
 
