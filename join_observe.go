@@ -239,17 +239,28 @@ func (j *Join) observe(ctx context.Context, e Event, use eventUse, c *joined, ow
 		return true, j.ofParent(ctx, e, use, &d)
 	}
 	ev, ok := evidenceOf(e, use, &d)
-	if ok && c == nil && owner == "" {
-		c, owner = j.foreshadow(e.Session, ev)
+	if !ok {
+		return c != nil || owner != "", nil
 	}
-	switch {
-	case !ok:
-	case c != nil:
-		return true, j.absorb(ctx, c, ev)
-	case owner != "":
-		return true, j.ofDescendant(ctx, e.Session, owner, ev)
+	var err error
+	for range joinTries {
+		if c == nil && owner == "" {
+			c, owner = j.foreshadow(e.Session, ev)
+		}
+		switch {
+		case c != nil:
+			err = j.absorb(ctx, c, ev)
+		case owner != "":
+			err = j.ofDescendant(ctx, e.Session, owner, ev)
+		default:
+			return err != nil, err
+		}
+		if !errors.Is(err, errForgotten) {
+			return true, err
+		}
+		c, owner = nil, "" // it is a stranger since this moment: what came is kept as of one
 	}
-	return c != nil || owner != "", nil
+	return true, err
 }
 
 // foreshadow keeps what a session that may become a child does before it is known. If it has become one
@@ -284,15 +295,22 @@ func (j *Join) created(ctx context.Context, e Event, parent SessionID) (bool, er
 		return known || parent == j.parent, nil
 	}
 	open := evidence{JoinEvidence: JoinEvidence{Source: FromEvent, What: e.Type}, kind: evidenceOpen, other: strongID(e.Session)}
-	if c == nil {
-		if c, owner = j.foreshadow(parent, open); owner != "" {
-			c = j.child(owner)
+	var err error
+	for range joinTries {
+		if c == nil {
+			if c, owner = j.foreshadow(parent, open); owner != "" {
+				c = j.child(owner)
+			}
 		}
+		if c == nil {
+			return err != nil, err
+		}
+		if err = j.absorb(ctx, c, open); !errors.Is(err, errForgotten) {
+			return true, err
+		}
+		c = nil // it is a stranger since this moment: what came is kept as of one
 	}
-	if c == nil {
-		return false, nil
-	}
-	return true, j.absorb(ctx, c, open)
+	return true, err
 }
 
 // ofDescendant takes what a descendant's event means for the child above it.
@@ -367,7 +385,8 @@ func (j *Join) ofParent(ctx context.Context, e Event, use eventUse, d *eventData
 func (j *Join) notice(ctx context.Context, in EnvelopeInput, id string) error {
 	out, err := j.ObserveText(ctx, in, id)
 	of := out.Envelope.Session
-	if err != nil || out.Verdict != EnvelopeForeign || checkSession("session", of) != nil || of == j.parent {
+	stranger := err == nil && out.Verdict == EnvelopeForeign || errors.Is(err, errForgotten) // the latter since this moment
+	if !stranger || checkSession("session", of) != nil || of == j.parent {
 		return err
 	}
 	j.mu.Lock()
@@ -381,7 +400,7 @@ func (j *Join) notice(ctx context.Context, in EnvelopeInput, id string) error {
 		j.early.notices = slices.Delete(j.early.notices, 0, 1)
 	}
 	j.early.notices = append(j.early.notices, earlyNotice{strongID(of), in, id})
-	return nil
+	return err
 }
 
 // inboxID is the host's id of what an inbox event is about.
