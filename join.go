@@ -156,7 +156,7 @@ type Join struct {
 // joined is a child in memory.
 type joined struct {
 	id     SessionID
-	number int // of registration
+	number atomic.Int64 // of registration, as the record says
 	key    string
 
 	life  atomic.Int64 // when the stream last said anything of it, in nanoseconds

@@ -1,6 +1,7 @@
 package team
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -161,11 +162,11 @@ type seeming struct {
 }
 
 func sortJoined(all []*joined) {
-	slices.SortFunc(all, func(a, b *joined) int { return a.number - b.number })
+	slices.SortFunc(all, func(a, b *joined) int { return cmp.Compare(a.number.Load(), b.number.Load()) })
 }
 
 // name is what a child is called in a trace, where its session is only a digest.
-func (c *joined) name() string { return fmt.Sprint("child ", c.number) }
+func (c *joined) name() string { return fmt.Sprint("child ", c.number.Load()) }
 
 // account returns a copy that shares nothing.
 func (c *joined) account() Child {

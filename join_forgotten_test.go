@@ -65,3 +65,30 @@ func TestJoinEventWhileARegistrationFails(t *testing.T) {
 		})
 	}
 }
+
+// Who loses the race to register a child lists it where the winner's record says.
+func TestJoinOrderIsThatOfTheRecord(t *testing.T) {
+	store := new(memstore.Store)
+	winner := openJoin(t, store, nil)
+	hook := &hookRecords{Records: store}
+	loser := openJoin(t, hook, nil)
+	hook.before = func(key string) {
+		if strings.HasSuffix(key, "/c/"+string(kid)) {
+			hook.before = nil
+			register(t, winner, "ses_first", kid)
+		}
+	}
+	register(t, loser, kid)
+	want := []team.SessionID{"ses_first", kid}
+	for name, j := range map[string]*team.Join{"winner": winner, "loser": loser, "later": openJoin(t, store, nil)} {
+		_, err := j.Wait(t.Context(), &team.WaitOptions{Timeout: time.Millisecond}) // reads what others wrote
+		require.NoError(t, err)
+		all, err := j.Children(t.Context(), nil)
+		require.NoError(t, err)
+		var got []team.SessionID
+		for _, c := range all {
+			got = append(got, c.Session)
+		}
+		require.Equal(t, want, got, name)
+	}
+}

@@ -115,7 +115,8 @@ func (j *Join) insert(rec childRecord, version Version) (c *joined, fresh bool) 
 		return c, false
 	}
 	defer j.mu.Unlock()
-	c = &joined{number: rec.Order, id: rec.Session, key: j.childKey(rec.Session), rec: rec, version: version}
+	c = &joined{id: rec.Session, key: j.childKey(rec.Session), rec: rec, version: version}
+	c.number.Store(int64(rec.Order))
 	c.mu.Lock()
 	c.note()
 	if j.opened { // our stream runs already, and may be behind that of who wrote this
@@ -268,6 +269,7 @@ func (j *Join) wrote(ctx context.Context, c *joined, rec childRecord, version Ve
 // take makes rec what this process knows of a child. c.mu is held.
 func (j *Join) take(c *joined, rec childRecord, version Version) {
 	c.rec, c.version = rec, version
+	c.number.Store(int64(rec.Order)) // who made the record may not be who began to
 	c.note()
 	j.mu.Lock()
 	defer j.mu.Unlock()
