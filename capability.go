@@ -47,7 +47,7 @@ const (
 	CapInterrupt = "interrupt"
 	CapEvents    = "events"
 	CapStorage   = "storage"
-	CapTools     = "tools"
+	CapTools     = "tools" // has no probe: the handler of a tool, or of AfterTool, notes it, by BasisHook
 )
 
 // A CapabilityLine is what is known of one capability.
@@ -92,8 +92,8 @@ func (c *Capability) Note(name string, state CapabilityState, basis CapabilityBa
 	case err == nil:
 		err = checkState(state, basis)
 	}
-	if err == nil && state == CapabilityOK && (basis == "" || basis == BasisStatic) {
-		err = &InvalidError{What: "state", Why: "is ok, and nobody has seen it work", Offset: -1, Advice: "note it as declared, or say who saw it"}
+	if err == nil && state == CapabilityOK && !seen(basis) {
+		err = errUnseen
 	}
 	if err == nil {
 		c.mu.Lock()
@@ -102,6 +102,11 @@ func (c *Capability) Note(name string, state CapabilityState, basis CapabilityBa
 	}
 	return edge("capability.note", name, err)
 }
+
+// seen says whether somebody observed it, and does not only say so.
+func seen(basis CapabilityBasis) bool { return basis != "" && basis != BasisStatic }
+
+var errUnseen = &InvalidError{What: "state", Why: "is ok, and nobody has seen it work", Offset: -1, Advice: "note it as declared, or say who saw it"}
 
 func checkState(state CapabilityState, basis CapabilityBasis) error {
 	switch state {
@@ -132,12 +137,14 @@ func (c *Capability) note(line CapabilityLine) error {
 // raise returns what is known after line was found.
 func raise(old, line CapabilityLine) CapabilityLine {
 	line.Evidence, line.At = cutReason(line.Evidence), time.Now()
-	firm := func(s CapabilityState) bool { return s == CapabilityOK || s == CapabilityMissing }
-	if firm(old.State) && !firm(line.State) {
+	if old.State.firm() && !line.State.firm() {
 		return old
 	}
 	return line
 }
+
+// firm states give way to each other only.
+func (s CapabilityState) firm() bool { return s == CapabilityOK || s == CapabilityMissing }
 
 // Observe takes an event of the host's stream, and never fails: that is how the set
 // of its events, and their shapes, become known. See Drift and Stream.
@@ -163,15 +170,21 @@ func (c *Capability) begin() {
 	c.events.once.Do(func() { c.events.counts = newEventCounts() })
 }
 
-// Subscribed notes that the host's stream was opened, or why it could not be.
+// Subscribed notes that the host's stream was opened, or why it could not be. That the
+// program gave up, context.Canceled, proves nothing.
 func (c *Capability) Subscribed(err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
 		_ = c.note(CapabilityLine{Name: CapEvents, State: CapabilityMissing, Basis: BasisRuntime, Evidence: kindOf(err)})
 		return
 	}
-	delete(c.lines, CapEvents)
+	if c.lines[CapEvents].State != CapabilityOK {
+		delete(c.lines, CapEvents)
+	}
 	c.events.opened = time.Now()
 }
 
@@ -200,7 +213,7 @@ func (c *Capability) Lines() []CapabilityLine {
 	}
 	noted, known := lines[CapEvents]
 	switch last := time.Unix(0, c.events.last.Load()); {
-	case total > 0 && last.After(noted.At):
+	case total > 0 && (last.After(noted.At) || !noted.State.firm()):
 		lines[CapEvents] = CapabilityLine{Name: CapEvents, State: CapabilityOK, Basis: BasisEvent, At: last,
 			Evidence: fmt.Sprintf("%d events of %d types", total, len(seen.Seen)+len(seen.Unknown))}
 	case !known && !c.events.opened.IsZero():
@@ -246,7 +259,11 @@ func (c *Capability) ProbeStorage(ctx context.Context, storage Storage, scope st
 	if storage == nil {
 		return c.found(CapStorage, fmt.Errorf("%w: the host offers no storage", errors.ErrUnsupported), "not offered")
 	}
-	if err := checkName("scope", scope); err != nil {
+	err := checkName("scope", scope)
+	if err == nil && scope == "" {
+		err = &InvalidError{What: "scope", Why: "is empty", Offset: -1, Advice: "name the project or the program"}
+	}
+	if err != nil {
 		return edge("capability.probe", CapStorage, err)
 	}
 	key := "team/probe/" + keyPart(scope) + "/" + rand.Text()
@@ -258,17 +275,18 @@ func (c *Capability) ProbeStorage(ctx context.Context, storage Storage, scope st
 }
 
 func probeStorage(ctx context.Context, storage Storage, key string) (step string, err error) {
-	want := json.RawMessage(`{"probe":1}`)
-	if err := storage.Set(ctx, key, want); err != nil {
-		return "set", err
-	}
 	defer func() {
-		// Whatever went wrong, nothing of ours stays.
-		failed := storage.Remove(context.WithoutCancel(ctx), key)
+		// Whatever went wrong, nothing of ours stays: a Set that failed may have been carried out.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		failed := storage.Remove(ctx, key)
 		if err == nil && failed != nil {
 			step, err = "remove", failed
 		}
 	}()
+	if err := storage.Set(ctx, key, json.RawMessage(`{"probe":1}`)); err != nil {
+		return "set", err
+	}
 	got, err := storage.Get(ctx, key)
 	if err != nil {
 		return "get", err

@@ -120,7 +120,7 @@ var errGeneration = &InvalidError{What: "generation", Why: `is neither "1.18" no
 // compare notes which fields of an object are new, and which are missing.
 func (c *Capability) compare(name, known string, raw json.RawMessage) {
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(raw, &fields) != nil {
+	if json.Unmarshal(raw, &fields) != nil || fields == nil { // null is none either
 		c.drift("field", name, "is no object")
 		return
 	}

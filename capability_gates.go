@@ -49,7 +49,8 @@ func (g Gate) index() int {
 	return -1
 }
 
-// Gate notes how an offer stands at a gate, and why.
+// Gate notes how an offer stands at a gate, and why. A list is evidence of GateDiscovered; behind it
+// what somebody only says, BasisStatic or no basis, is never ok, as in Note.
 func (c *Capability) Gate(o Offer, gate Gate, state CapabilityState, basis CapabilityBasis, why string) error {
 	err := checkState(state, basis)
 	i := gate.index()
@@ -59,6 +60,8 @@ func (c *Capability) Gate(o Offer, gate Gate, state CapabilityState, basis Capab
 		err = &InvalidError{What: "offer", Why: "has no kind or no name", Offset: -1}
 	case i < 0:
 		err = &InvalidError{What: "gate", Why: "is none of Gates()", Offset: -1}
+	case state == CapabilityOK && gate != GateDiscovered && !seen(basis):
+		err = errUnseen
 	default:
 		if err = checkName("offer", o.Name); err == nil {
 			err = checkName("offer", string(o.Kind))
