@@ -102,6 +102,16 @@ func (s *lateStorage) Remove(ctx context.Context, key string) error {
 	return s.probedStorage.Remove(ctx, key)
 }
 
+// strictStorage takes the removal of what is not there for an error.
+type strictStorage struct{ probedStorage }
+
+func (s *strictStorage) Remove(ctx context.Context, key string) error {
+	if _, ok := s.data[key]; !ok {
+		return team.ErrNotFound
+	}
+	return s.probedStorage.Remove(ctx, key)
+}
+
 // "Probes that do no harm": nothing of theirs stays, and no two meet.
 func TestCapabilityProbesDoNoHarm(t *testing.T) {
 	t.Run("a Set that failed and was carried out leaves nothing", func(t *testing.T) {
@@ -119,6 +129,11 @@ func TestCapabilityProbesDoNoHarm(t *testing.T) {
 		require.Empty(t, s.data)
 		require.True(t, s.deadline)
 		require.Empty(t, c.Lines())
+	})
+	t.Run("removing what is gone is no error, or storage is missing", func(t *testing.T) {
+		var c team.Capability
+		require.ErrorIs(t, c.ProbeStorage(t.Context(), new(strictStorage), "x"), team.ErrNotFound)
+		require.Equal(t, team.CapabilityMissing, line(t, &c, team.CapStorage).State)
 	})
 	t.Run("two probes have two keys", func(t *testing.T) {
 		var c team.Capability
@@ -304,6 +319,24 @@ func TestCapabilityDriftOnce(t *testing.T) {
 		require.NoError(t, c.CompareSession("1.18", json.RawMessage(`{"id":1,"projectID":1,"directory":1,"title":1,"version":1,"time":1}`)))
 		require.Equal(t, "session 1.18: slug", c.Drift()[0].Name)
 	})
+}
+
+// "By name", and of what is required only what is not known to work.
+func TestCapabilityLinesAndUnmet(t *testing.T) {
+	var c team.Capability
+	for _, name := range []string{"b", "c", "a"} {
+		require.NoError(t, c.Note(name, team.CapabilityMissing, team.BasisRuntime, ""))
+	}
+	c.Observe(ev(kid, "session.idle", `{"sessionID":"ses_kid"}`))
+	names := func(lines []team.CapabilityLine) (names []string) {
+		for _, l := range lines {
+			names = append(names, l.Name)
+		}
+		return names
+	}
+	require.Equal(t, []string{"a", "b", "c", team.CapEvents}, names(c.Lines()))
+	require.Equal(t, []string{"c", "nobody"}, names(c.Unmet("c", team.CapEvents, "nobody")), "in the order in which they were asked for")
+	require.Empty(t, c.Unmet())
 }
 
 // Tools have no probe: the handler of one notes that the host called it.
