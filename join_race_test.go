@@ -69,6 +69,37 @@ func TestJoinRegistrationLosesNoEvent(t *testing.T) {
 	}
 }
 
+// meanwhile does something in another goroutine at the n-th write from now, and gives it time.
+type meanwhile struct {
+	*memstore.Store
+	n    int
+	do   func()
+	done chan struct{}
+}
+
+func (s *meanwhile) Put(ctx context.Context, key string, value []byte, prev team.Version) (team.Version, error) {
+	if s.n--; s.n == 0 {
+		s.done = make(chan struct{})
+		go func() { defer close(s.done); s.do() }()
+		time.Sleep(20 * time.Millisecond)
+	}
+	return s.Store.Put(ctx, key, value, prev)
+}
+
+// What comes of a descendant while its opening is taken in comes behind the opening.
+func TestJoinRegistrationLosesNoEventOfADescendant(t *testing.T) {
+	for n := 1; n <= 3; n++ {
+		store := &meanwhile{Store: new(memstore.Store)}
+		j := openJoin(t, store, nil)
+		observe(t, j, busy(kid), ev("ses_below", "session.created", fmt.Sprintf(`{"parentID":%q}`, kid)))
+		store.n, store.do = n, func() { observe(t, j, idle("ses_below"), idle(kid)) }
+		register(t, j, kid)
+		require.NotNil(t, store.done, "there is no write %d", n)
+		<-store.done
+		require.Empty(t, childOf(t, j, kid).Open, "write %d", n)
+	}
+}
+
 // A store that fails while a child is registered leaves none, and what came of it is kept for the next try.
 func TestJoinRegistrationFails(t *testing.T) {
 	store := &failingPut{Store: new(memstore.Store)}

@@ -140,6 +140,8 @@ func (j *Join) replay(ctx context.Context, c *joined) error {
 		for _, e := range found {
 			if e.kind == evidenceOpen {
 				below = append(below, e.other)
+				j.descends[e.other] = c.id // what comes of it from now on waits for c.mu
+				c.descends = append(c.descends, e.other)
 			}
 		}
 		before = append(before, found...)
