@@ -274,10 +274,7 @@ func (j *Join) take(c *joined, rec childRecord, version Version) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, id := range rec.Open {
-		if j.descends[id] != c.id {
-			j.descends[id] = c.id
-			c.descends = append(c.descends, id)
-		}
+		j.owns(c, id)
 	}
 	if rec.State.Settled() && !rec.Presumed && rec.Owes == 0 { // until then, one that has ended may be woken again
 		for _, id := range c.descends {
@@ -286,6 +283,14 @@ func (j *Join) take(c *joined, rec childRecord, version Version) {
 		c.descends = nil
 	}
 	j.tell()
+}
+
+// owns makes what comes of a descendant a matter of c. c.mu and j.mu are held.
+func (j *Join) owns(c *joined, id SessionID) {
+	if j.descends[id] != c.id {
+		j.descends[id] = c.id
+		c.descends = append(c.descends, id)
+	}
 }
 
 // reread reads what another process wrote. c.mu is held.

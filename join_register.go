@@ -140,8 +140,7 @@ func (j *Join) replay(ctx context.Context, c *joined) error {
 		for _, e := range found {
 			if e.kind == evidenceOpen {
 				below = append(below, e.other)
-				j.descends[e.other] = c.id // what comes of it from now on waits for c.mu
-				c.descends = append(c.descends, e.other)
+				j.owns(c, e.other) // what comes of it from now on waits for c.mu
 			}
 		}
 		before = append(before, found...)
